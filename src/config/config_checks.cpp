@@ -21,6 +21,7 @@ class Checker {
     check_validation_sets();
     check_model();
     check_precision();
+    check_data();
     check_batch();
     check_length();
     check_phases();
@@ -213,6 +214,23 @@ class Checker {
     aligned("model.vocab_size", config_.model.vocab_size, "");
     aligned("train.loss_chunk_rows", config_.train.loss_chunk_rows,
             "");  // 0 (automatic) is also a multiple
+  }
+
+  void check_data() {
+    const DataConfig& data = config_.data;
+    require(data.pack || data.packing == Packing::kStream, "data.packing",
+            "{} cannot be combined with data.pack = false{}, which gives every document a row; "
+            "accepted: stream",
+            name_of(data.packing), at("data.pack"));
+    const bool documents = data.attention == AttentionScope::kDocument;
+    require(data.pack || !documents, "data.attention",
+            "document cannot be combined with data.pack = false{}, whose rows have one document "
+            "each; accepted: row",
+            at("data.pack"));
+    require(!documents || config_.device.cuda_attention != CudaAttention::kCudnn, "data.attention",
+            "document cannot be combined with device.cuda_attention = cudnn{}, which is not set up "
+            "to keep attention within documents; accepted for it: auto and gemms",
+            at("device.cuda_attention"));
   }
 
   void check_batch() {

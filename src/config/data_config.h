@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "core/attention_scope.h"
 #include "core/json/config_fields.h"
 #include "core/json/config_lists.h"
+#include "data/sequence_source.h"
 
 namespace mpt {
 
@@ -62,6 +64,8 @@ struct DataConfig {
   NamedTexts validation{};  // shards of each set; the name is "" where there is only one
   std::string tokenizer{};  // "" = none
   bool pack = true;
+  Packing packing = Packing::kStream;
+  AttentionScope attention = AttentionScope::kRow;
   bool shuffle = true;
   int64_t prefetch_steps = 2;
 
@@ -84,6 +88,14 @@ struct DataConfig {
     v.optional("pack", pack,
                {.doc = "true: rows are cut from the stream of all documents; false: one document a "
                        "row, truncated or padded"});
+    v.optional("packing", packing,
+               {.doc = "of packed rows: stream cuts the stream of all documents every seq_len "
+                       "tokens; best_fit fills rows with whole documents and pads them, and cuts "
+                       "only those longer than a row"});
+    v.optional("attention", attention,
+               {.doc = "what a token of a packed row sees: row, all earlier tokens; document, those "
+                       "of its own document, from whose beginning positions count; nothing is "
+                       "predicted across documents"});
     v.optional("shuffle", shuffle,
                {.doc = "visit sequences in a seeded random order, a new one each epoch"});
     v.optional("prefetch_steps", prefetch_steps,

@@ -112,6 +112,8 @@ void require_tokenizer(const std::string& path) {
 SequenceOptions options_of(const RunConfig& config, Shuffle shuffle) {
   return {.seq_len = config.batch.seq_len,
           .pack = config.data.pack,
+          .packing = config.data.packing,
+          .attention = config.data.attention,
           .shuffle = shuffle,
           .seed = config.seed,
           .vocab_size = config.model.vocab_size,

@@ -18,11 +18,17 @@ Batch read_batch(const RowSource& source, int64_t first_sequence, int64_t rows) 
               .valid_targets = 0,
               .first_sequence = first_sequence,
               .hash = 0};
+  const bool apart = source.attention() == AttentionScope::kDocument;
+  if (apart) batch.document_begin.resize(positions);
   for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
     const std::span tokens = std::span(batch.tokens).subspan(row * length, length),
                     targets = std::span(batch.targets).subspan(row * length, length);
-    source.read(first_sequence + static_cast<int64_t>(row), tokens, targets);
+    const std::span<int32_t> document_begin =
+        apart ? std::span(batch.document_begin).subspan(row * length, length)
+              : std::span<int32_t>();
+    source.read(first_sequence + static_cast<int64_t>(row), {tokens, targets, document_begin});
     batch.hash += hash_number(std::as_bytes(tokens)) + 3 * hash_number(std::as_bytes(targets));
+    if (apart) batch.hash += 5 * hash_number(std::as_bytes(document_begin));
   }
   batch.valid_targets = std::ssize(batch.targets) -
                         std::count(batch.targets.begin(), batch.targets.end(), kIgnoreTarget);

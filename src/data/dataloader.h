@@ -24,11 +24,14 @@ struct Batch {
   int64_t seq_len = 0;
   std::vector<int32_t> tokens;   // [rows, seq_len]
   std::vector<int32_t> targets;  // [rows, seq_len], kIgnoreTarget where there is none
+  // [rows, seq_len], where in its row the document of a token begins; empty if attention is not
+  // kept within documents.
+  std::vector<int32_t> document_begin{};
   int64_t valid_targets =
       0;  // targets other than kIgnoreTarget, of the whole batch even in a slice
   int64_t first_sequence = 0;  // global number of row 0
-  // Hash of tokens and targets: a sum over rows, so the hashes of a batch's slices add up to that
-  // of the batch.
+  // Hash of tokens, targets and beginnings: a sum over rows, so the hashes of a batch's slices add
+  // up to that of the batch.
   uint64_t hash = 0;
 };
 

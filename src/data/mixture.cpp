@@ -185,8 +185,10 @@ Mixture::Mixture(std::vector<Corpus> corpora, MixtureOrder order)
     : corpora_(std::move(corpora)), order_(std::move(order)) {
   check(!corpora_.empty(), "a mixture of no corpora");
   for (const Corpus& corpus : corpora_)
-    check(corpus.rows->seq_len() == seq_len(), "{} has rows of {} tokens, others of {}",
-          corpus.name, corpus.rows->seq_len(), seq_len());
+    check(corpus.rows->seq_len() == seq_len() && corpus.rows->attention() == attention(),
+          "{} has rows of {} tokens and attention within the {}, others of {} and within the {}",
+          corpus.name, corpus.rows->seq_len(), name_of(corpus.rows->attention()), seq_len(),
+          name_of(attention()));
 }
 
 const SequenceSource& Mixture::rows_of(const std::string& corpus) const {
@@ -201,10 +203,9 @@ int64_t Mixture::valid_targets(int64_t global_row) const {
   return rows_of(corpus).valid_targets(row);
 }
 
-void Mixture::read(int64_t global_row, std::span<int32_t> tokens,
-                   std::span<int32_t> targets) const {
-  const auto [corpus, row] = order_.place(global_row);
-  rows_of(corpus).read(row, tokens, targets);
+void Mixture::read(int64_t global_row, const RowBuffers& row) const {
+  const auto [corpus, its_row] = order_.place(global_row);
+  rows_of(corpus).read(its_row, row);
 }
 
 int64_t Mixture::tokens() const {

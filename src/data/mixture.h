@@ -97,13 +97,15 @@ struct Corpus {
 
 class Mixture final : public RowSource {
  public:
-  // All corpora have rows of the same length.
+  // All corpora have rows of the same length and the same scope of attention.
   Mixture(std::vector<Corpus> corpora, MixtureOrder order);
 
   [[nodiscard]] int64_t seq_len() const override { return corpora_.front().rows->seq_len(); }
+  [[nodiscard]] AttentionScope attention() const override {
+    return corpora_.front().rows->attention();
+  }
   [[nodiscard]] int64_t valid_targets(int64_t global_row) const override;
-  void read(int64_t global_row, std::span<int32_t> tokens,
-            std::span<int32_t> targets) const override;
+  void read(int64_t global_row, const RowBuffers& row) const override;
 
   [[nodiscard]] const std::vector<Corpus>& corpora() const { return corpora_; }
   [[nodiscard]] const MixtureOrder& order() const { return order_; }

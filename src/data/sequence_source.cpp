@@ -99,7 +99,33 @@ SequenceOptions checked(const SequenceOptions& options) {
     throw error("vocab_size is {}; expected 1 to {}", options.vocab_size, INT32_MAX);
   if (options.pad_token < 0 || options.pad_token >= options.vocab_size)
     throw error("pad_token is {}; expected 0 to {}", options.pad_token, options.vocab_size - 1);
+  check(options.pack ||
+            (options.packing == Packing::kStream && options.attention == AttentionScope::kRow),
+        "packing {} and attention {} of rows of one document", name_of(options.packing),
+        name_of(options.attention));
   return options;
+}
+
+// What of the options needs the beginnings of documents; empty: nothing.
+std::string_view reader_of_documents(const SequenceOptions& options) {
+  if (!options.pack) return "one document per row (pack: false)";
+  if (options.packing == Packing::kBestFit) return "best-fit packing (packing: best_fit)";
+  if (options.attention == AttentionScope::kDocument)
+    return "attention within documents (attention: document)";
+  return "";
+}
+
+std::string names_of(const SequenceOptions& options) {
+  return fmt::format("{}", fmt::join(options.patterns, ", "));
+}
+
+void tell(const BestFitPlan& plan, const SequenceOptions& options) {
+  const int64_t places = plan.rows() * (options.seq_len + 1);
+  spdlog::info(
+      "{}: best-fit packing: {} documents in {} rows of {} tokens, {} of them cut; {} places "
+      "({:.2f} %) are padding",
+      names_of(options), plan.documents(), plan.rows(), options.seq_len + 1, plan.cut_documents(),
+      plan.padding(), 100.0 * double(plan.padding()) / double(places));
 }
 
 }  // namespace
@@ -111,24 +137,30 @@ SequenceSource::SequenceSource(const SequenceOptions& options,
                                const std::vector<std::string>& shards)
     : options_(options), stream_(shards, options.vocab_size) {
   check_manifests(shards, options_);
-  if (!options_.pack) stream_.open_documents();
+  const std::string_view reader = reader_of_documents(options_);
+  if (!reader.empty()) stream_.open_documents(reader);
+  if (options_.packing == Packing::kBestFit) {
+    plan_ = BestFitPlan(stream_, options_.seq_len);
+    tell(plan_, options_);
+  }
   sequences_ = count_sequences();
 }
 
 int64_t SequenceSource::count_sequences() const {
-  const std::string names = fmt::format("{}", fmt::join(options_.patterns, ", "));
+  if (options_.packing == Packing::kBestFit) return plan_.rows();
   if (!options_.pack) {
-    if (stream_.documents() == 0) throw error("{}: no document begins in these shards", names);
+    if (stream_.documents() == 0)
+      throw error("{}: no document begins in these shards", names_of(options_));
     return stream_.documents();
   }
   const int64_t sequences = (tokens() - 1) / options_.seq_len;
   if (sequences == 0)
-    throw error("{}: {} tokens are too few for one sequence; seq_len = {} needs at least {}", names,
-                tokens(), options_.seq_len, options_.seq_len + 1);
+    throw error("{}: {} tokens are too few for one sequence; seq_len = {} needs at least {}",
+                names_of(options_), tokens(), options_.seq_len, options_.seq_len + 1);
   return sequences;
 }
 
-// Between 1 and seq_len + 1 tokens.
+// Of rows that are one range of the stream: between 1 and seq_len + 1 tokens.
 TokenRange SequenceSource::range_of(int64_t sequence) const {
   const int64_t length = options_.seq_len;
   if (options_.pack) return {sequence * length, sequence * length + length + 1};
@@ -136,31 +168,62 @@ TokenRange SequenceSource::range_of(int64_t sequence) const {
   return {document.begin, std::min(document.end, document.begin + length + 1)};
 }
 
-TokenRange SequenceSource::global_range(int64_t global_sequence) const {
+// Calls f(range) for the ranges of the stream that make a row, side by side: with attention within
+// documents one for each document.
+template <class F>
+void SequenceSource::for_each_part(int64_t global_sequence, const F& f) const {
   check(global_sequence >= 0, "global sequence {} is negative", global_sequence);
   const int64_t epoch = global_sequence / sequences_, index = global_sequence % sequences_;
   const bool shuffled = options_.shuffle == Shuffle::kYes;
-  return range_of(shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index);
+  const int64_t sequence =
+      shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index;
+  if (options_.packing == Packing::kBestFit) {
+    for (const uint32_t piece : plan_.pieces_of(sequence)) f(plan_.range_of(stream_, piece));
+    return;
+  }
+  const TokenRange range = range_of(sequence);
+  if (options_.attention == AttentionScope::kRow) return f(range);
+  int64_t next = stream_.documents_until(range.begin);
+  for (int64_t begin = range.begin; begin < range.end; ++next) {
+    const int64_t beyond =
+        next < stream_.documents() ? stream_.document(next).begin : stream_.tokens();
+    const int64_t end = std::min(beyond, range.end);
+    f(TokenRange{begin, end});
+    begin = end;
+  }
 }
 
 int64_t SequenceSource::valid_targets(int64_t global_sequence) const {
-  const TokenRange range = global_range(global_sequence);
-  return range.end - range.begin - 1;
+  int64_t tokens = 0, parts = 0;
+  for_each_part(global_sequence, [&](const TokenRange& part) {
+    tokens += part.end - part.begin;
+    ++parts;
+  });
+  return tokens - (options_.attention == AttentionScope::kDocument ? parts : 1);
 }
 
-void SequenceSource::read(int64_t global_sequence, std::span<int32_t> tokens,
-                          std::span<int32_t> targets) const {
-  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(),
-        "rows of {} tokens and {} targets; expected seq_len = {}", tokens.size(), targets.size(),
-        seq_len());
-  const TokenRange range = global_range(global_sequence);
-  const auto length = static_cast<size_t>(range.end - range.begin);
-  const size_t inputs = std::min(length, tokens.size());
-
-  stream_.read(range.begin, tokens.first(inputs));
-  std::fill(tokens.begin() + static_cast<ptrdiff_t>(inputs), tokens.end(), options_.pad_token);
-  stream_.read(range.begin + 1, targets.first(length - 1));
-  std::fill(targets.begin() + static_cast<ptrdiff_t>(length) - 1, targets.end(), kIgnoreTarget);
+void SequenceSource::read(int64_t global_sequence, const RowBuffers& row) const {
+  const auto [tokens, targets, document_begin] = row;
+  const bool apart = options_.attention == AttentionScope::kDocument;
+  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len() &&
+            std::ssize(document_begin) == (apart ? seq_len() : 0),
+        "rows of {} tokens, {} targets and {} beginnings of documents; expected seq_len = {}, and "
+        "beginnings for attention within documents alone",
+        tokens.size(), targets.size(), document_begin.size(), seq_len());
+  std::fill(targets.begin(), targets.end(), kIgnoreTarget);
+  size_t at = 0;  // of the part, among the row's T + 1 tokens
+  for_each_part(global_sequence, [&](const TokenRange& part) {
+    const auto length = static_cast<size_t>(part.end - part.begin);
+    const size_t inputs = std::min(length, tokens.size() - at), untold = apart || at == 0 ? 1 : 0;
+    stream_.read(part.begin, tokens.subspan(at, inputs));
+    stream_.read(part.begin + static_cast<int64_t>(untold),
+                 targets.subspan(at + untold - 1, length - untold));
+    if (apart) std::ranges::fill(document_begin.subspan(at, inputs), static_cast<int32_t>(at));
+    at += length;
+  });
+  if (at >= tokens.size()) return;
+  std::ranges::fill(tokens.subspan(at), options_.pad_token);
+  if (apart) std::ranges::fill(document_begin.subspan(at), static_cast<int32_t>(at));
 }
 
 }  // namespace mpt

@@ -3,9 +3,14 @@
 //   packed (default)  sequence i of an epoch is tokens [i T, i T + T] of the stream of all shards:
 //                     T inputs and, shifted by one, T targets; n = (tokens - 1) / T sequences;
 //                     documents may span sequences
+//   packed, best fit  whole documents, at most T + 1 tokens in a row (data/best_fit.h), then
+//                     padding, whose targets are kIgnoreTarget; n = rows of the plan
 //   one document      the first T + 1 tokens of a document; a shorter one is padded on the right,
 //   per row           and the targets of padding, and of the document's last token, are
 //                     kIgnoreTarget; n = documents
+//
+// Where attention stays within documents, the last token of a document does not predict the first
+// of the next: its target is kIgnoreTarget.
 //
 // Global sequence s belongs to epoch s / n and is sequence s % n of it, in the order of
 // permuted_index (shuffled) or of the stream. Nothing else matters: not the batch size, ranks or
@@ -20,9 +25,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/attention_scope.h"
 #include "core/enum_names.h"
 #include "core/random.h"
 #include "core/tensor.h"
+#include "data/best_fit.h"
 #include "data/token_stream.h"
 
 namespace mpt {
@@ -53,10 +60,19 @@ struct EnumNames<Shuffle> {
   static constexpr std::array<std::string_view, 2> kNames{"no", "yes"};
 };
 
+// How packed rows are filled.
+enum class Packing { kStream, kBestFit };
+template <>
+struct EnumNames<Packing> {
+  static constexpr std::array<std::string_view, 2> kNames{"stream", "best_fit"};
+};
+
 struct SequenceOptions {
   std::vector<std::string> patterns{};  // shards: files and globs
   int64_t seq_len = 0;                  // T
   bool pack = true;
+  Packing packing = Packing::kStream;               // of packed rows
+  AttentionScope attention = AttentionScope::kRow;  // kDocument: of packed rows only
   Shuffle shuffle = Shuffle::kYes;
   uint64_t seed = 0;
   int64_t vocab_size = 0;                       // the model's; every token must be below it
@@ -64,16 +80,23 @@ struct SequenceOptions {
   int32_t pad_token = 0;  // input after the end of a document; no target sees it
 };
 
+// Where a row is written: seq_len elements each.
+struct RowBuffers {
+  std::span<int32_t> tokens, targets;
+  // core/attention_scope.h; padding is a document. Empty where attention is not kept within
+  // documents.
+  std::span<int32_t> document_begin{};
+};
+
 // Rows by number. All members are thread-safe.
 class RowSource {
  public:
   virtual ~RowSource() = default;
   [[nodiscard]] virtual int64_t seq_len() const = 0;
+  [[nodiscard]] virtual AttentionScope attention() const = 0;
   // Number of targets other than kIgnoreTarget, without reading the row.
   [[nodiscard]] virtual int64_t valid_targets(int64_t global_row) const = 0;
-  // Both spans must have seq_len elements.
-  virtual void read(int64_t global_row, std::span<int32_t> tokens,
-                    std::span<int32_t> targets) const = 0;
+  virtual void read(int64_t global_row, const RowBuffers& row) const = 0;
 };
 
 class SequenceSource final : public RowSource {
@@ -82,22 +105,24 @@ class SequenceSource final : public RowSource {
   explicit SequenceSource(const SequenceOptions& options);
 
   [[nodiscard]] int64_t seq_len() const override { return options_.seq_len; }
+  [[nodiscard]] AttentionScope attention() const override { return options_.attention; }
   // Sequences per epoch; at least 1.
   [[nodiscard]] int64_t sequences() const { return sequences_; }
   // Tokens in all shards.
   [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
   [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const override;
-  void read(int64_t global_sequence, std::span<int32_t> tokens,
-            std::span<int32_t> targets) const override;
+  void read(int64_t global_sequence, const RowBuffers& row) const override;
 
  private:
   SequenceSource(const SequenceOptions& options, const std::vector<std::string>& shards);
   [[nodiscard]] int64_t count_sequences() const;
   [[nodiscard]] TokenRange range_of(int64_t sequence) const;
-  [[nodiscard]] TokenRange global_range(int64_t global_sequence) const;
+  template <class F>
+  void for_each_part(int64_t global_sequence, const F& f) const;
 
   SequenceOptions options_;
   TokenStream stream_;
+  BestFitPlan plan_;  // of best-fit packing
   int64_t sequences_ = 0;
 };
 

@@ -59,6 +59,11 @@ DocumentIndex::DocumentIndex(const std::string& path, int64_t tokens_of_shard)
   check_order(file_, starts_, tokens_of_shard);
 }
 
+int64_t DocumentIndex::documents_until(int64_t position) const {
+  return std::upper_bound(starts_.begin(), starts_.end(), static_cast<uint64_t>(position)) -
+         starts_.begin();
+}
+
 void write_document_index(const std::string& path, std::span<const uint64_t> starts,
                           int64_t tokens_of_shard, FileSystem& fs) {
   const Header header{kMagic, starts.size(), static_cast<uint64_t>(tokens_of_shard)};
@@ -101,15 +106,14 @@ void TokenStream::read(int64_t first, std::span<int32_t> out) const {
   }
 }
 
-void TokenStream::open_documents() {
+void TokenStream::open_documents(std::string_view what) {
   check(indices_.empty(), "the document indices are already open");
   for (const TokenShard& shard : shards_) {
     const std::string path = index_path_of(shard.path());
     if (!std::filesystem::exists(path))
       throw error(
-          "{}: no such document index; one document per row (pack: false) needs it, and `mpretrain "
-          "tokenize` writes it beside {}",
-          path, shard.path());
+          "{}: no such document index; {} needs it, and `mpretrain tokenize` writes it beside {}",
+          path, what, shard.path());
     indices_.emplace_back(path, shard.tokens());
     first_document_.push_back(first_document_.back() + indices_.back().documents());
   }
@@ -125,6 +129,13 @@ TokenRange TokenStream::document(int64_t number) const {
   check(number >= 0 && number < documents(), "document {} is outside the {} documents", number,
         documents());
   return {document_begin(number), document_begin(number + 1)};
+}
+
+int64_t TokenStream::documents_until(int64_t position) const {
+  check(position >= 0 && position < tokens(), "position {} is outside a stream of {} tokens",
+        position, tokens());
+  const size_t shard = shard_of(first_token_, position);
+  return first_document_[shard] + indices_[shard].documents_until(position - first_token_[shard]);
 }
 
 }  // namespace mpt

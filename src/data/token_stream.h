@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/file_system.h"
@@ -34,6 +35,8 @@ class DocumentIndex {
   [[nodiscard]] int64_t start(int64_t document) const {
     return static_cast<int64_t>(starts_[static_cast<size_t>(document)]);
   }
+  // Number of documents that begin at `position` or before.
+  [[nodiscard]] int64_t documents_until(int64_t position) const;
 
  private:
   MappedFile file_;
@@ -60,11 +63,13 @@ class TokenStream {
   // vocabulary.
   void read(int64_t first, std::span<int32_t> out) const;
 
-  // Opens the document index of every shard; throws Error if one is missing.
-  void open_documents();
+  // Opens the document index of every shard. Throws Error if one is missing, which `what` needs.
+  void open_documents(std::string_view what);
   [[nodiscard]] int64_t documents() const { return first_document_.back(); }
   // The range of a document, which may span shards. Call open_documents() first.
   [[nodiscard]] TokenRange document(int64_t number) const;
+  // Number of documents that begin at a position of the stream or before.
+  [[nodiscard]] int64_t documents_until(int64_t position) const;
 
  private:
   [[nodiscard]] int64_t document_begin(int64_t number) const;

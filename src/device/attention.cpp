@@ -22,6 +22,13 @@ void check_heads(const AttentionShape& s) {
         s.key_value_heads);
 }
 
+void check_documents(const AttentionShape& s, const Tensor& t) {
+  check(t.data == nullptr ||
+            (t.elements() == s.batch * s.seq_len && t.contiguous() && t.dtype == DType::kI32),
+        "attention: beginnings of documents [{},{}] of {}, expected {} of int32", t.rows, t.cols,
+        name_of(t.dtype), s.batch * s.seq_len);
+}
+
 void check_type(DType dtype) {
   check(dtype == DType::kF32 || dtype == DType::kBF16, "attention over {}, expected fp32 or bf16",
         name_of(dtype));
@@ -46,6 +53,7 @@ void check_shapes(const AttentionForward& call) {
   check_tokens(s, call.qkv, s.qkv_width(), call.qkv.dtype);
   check_tokens(s, call.out, s.query_width(), call.qkv.dtype);
   check_log_sum_exp(s, call.log_sum_exp);
+  check_documents(s, call.document_begin);
 }
 
 void check_shapes(const AttentionBackward& call) {
@@ -56,6 +64,7 @@ void check_shapes(const AttentionBackward& call) {
   for (const Tensor& t : {call.out, call.d_out})
     check_tokens(s, t, s.query_width(), call.qkv.dtype);
   check_log_sum_exp(s, call.log_sum_exp);
+  check_documents(s, call.document_begin);
 }
 
 }  // namespace mpt

@@ -1,6 +1,7 @@
 // Causal multi-head attention. No [T,T] matrix outlives a call.
 //
 //   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and query head,
+// of keys from the query's document alone if a call names document_begin (core/attention_scope.h),
 // where H / K neighbouring query heads read the same head of keys and values (grouped queries); the
 // gradient of that head is the sum over its readers.
 // Legend: B sequences, T tokens, H query heads, K heads of keys and values, D head dimension.
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/attention_scope.h"
 #include "core/tensor.h"
 #include "device/memory.h"
 
@@ -46,15 +48,17 @@ struct AttentionForward {
   // [at least B H, T] fp32: natural logarithm of the sum of exponentials of the scaled scores,
   // which the backward pass needs.
   Tensor log_sum_exp;
+  Tensor document_begin{};  // [1, B T] int32 of AttentionScope::kDocument, else none
 };
 
 struct AttentionBackward {
   AttentionShape shape;
-  Tensor qkv;          // [B T, (H + 2 K) D]
-  Tensor out;          // [B T, H D]
-  Tensor log_sum_exp;  // [B H, T] fp32
-  Tensor d_out;        // [B T, H D]
-  Tensor d_qkv;        // [B T, (H + 2 K) D], written
+  Tensor qkv;               // [B T, (H + 2 K) D]
+  Tensor out;               // [B T, H D]
+  Tensor log_sum_exp;       // [B H, T] fp32
+  Tensor d_out;             // [B T, H D]
+  Tensor d_qkv;             // [B T, (H + 2 K) D], written
+  Tensor document_begin{};  // as in forward
 };
 
 class Attention {
@@ -68,10 +72,13 @@ class Attention {
   // Which implementation computes calls of this shape, readable, and why not a faster one; empty
   // where the backend has only one. Asks a library at most once.
   virtual std::string in_use(const AttentionShape& /*shape*/, DType /*storage*/) { return {}; }
+  // Of the calls to come; kRow until it is set. Call it before reserve() and in_use(), which depend
+  // on it. Throws Error if what was configured cannot do it.
+  virtual void set_scope(AttentionScope /*scope*/) {}
 };
 
-// FLOPs of the GEMMs over all causal (query, key) pairs: S and O in forward; S again, dV, dP, dQ
-// and dK in backward.
+// FLOPs of the GEMMs over all causal (query, key) pairs, of one document a row: S and O in forward;
+// S again, dV, dP, dQ and dK in backward.
 double flops_of(const AttentionForward& call);
 double flops_of(const AttentionBackward& call);
 

@@ -42,7 +42,7 @@ std::vector<RowResult> results_of(Llama& model, const ValidationSet& set,
   for (int64_t done = 0; done < slice.rows; done += options.rows_per_batch) {
     const Batch batch = read_batch(*set.rows, slice.first + done,
                                    std::min(options.rows_per_batch, slice.rows - done));
-    model.evaluate({batch.tokens, batch.targets});
+    model.evaluate({batch.tokens, batch.targets, batch.document_begin});
     const std::span<const float> losses = model.token_losses();
     for (int64_t row = 0; row < batch.rows; ++row) {
       const auto of_row = [&](auto all) {
@@ -227,7 +227,8 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
        .keep = Keep::kNothing,
        .fp8 = fp8_of(config.precision),
        .multiply = multiply_of(config.precision),
-       .weight_codes = weight_codes_of(config.device, model.device->backend())},
+       .weight_codes = weight_codes_of(config.device, model.device->backend()),
+       .attention = config.data.attention},
       *model.weights, *model.device, *model.allocator);
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);

@@ -75,6 +75,8 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   const int64_t n = options.micro_batch.tokens(), most = options.micro_batches;
   tokens_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
   targets_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
+  if (options.attention == AttentionScope::kDocument)
+    document_begin_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
   gradient_scale_ = allocator.pinned(kDataMemory, DType::kF32, 1, 1);
   loss_sums_ = allocator.pinned(kLogitMemory, DType::kF64, 1, most);
   losses_ = allocator.tensor(kLogitMemory, DType::kF32, 1, n);
@@ -84,6 +86,7 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   AttentionShape attention = attention_shape();
   attention.batch = options.micro_batch.rows;
+  device.attention().set_scope(options.attention);
   device.attention().reserve(allocator, attention, options.storage);
 }
 
@@ -137,6 +140,29 @@ void Llama::stage_tokens(const TokenBatch& batch) {
   staged_rows_ = n / seq_len;
   std::ranges::copy(batch.tokens, tokens_.image<int32_t>());
   std::ranges::copy(batch.targets, targets_.image<int32_t>());
+  stage_documents(batch.document_begin);
+}
+
+void Llama::stage_documents(std::span<const int32_t> begin) {
+  const int64_t seq_len = options_.micro_batch.seq_len, n = staged_rows_ * seq_len;
+  const bool matter = options_.attention == AttentionScope::kDocument;
+  check(begin.empty() || (matter && std::ssize(begin) == n),
+        "{} beginnings of documents for {} tokens and attention over a {}", begin.size(), n,
+        name_of(options_.attention));
+  if (!matter) return;
+  auto* const staged = document_begin_.image<int32_t>();
+  if (begin.empty()) {
+    std::fill_n(staged, n, 0);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t t = i % seq_len, is = begin[size_t(i)];
+    check(is == t || (t > 0 && is == begin[size_t(i - 1)]),
+          "the document of token {} of row {} begins at {}, which is neither {} nor that of the "
+          "token before",
+          t, i / seq_len, is, t);
+    staged[i] = int32_t(is);
+  }
 }
 
 void Llama::stage(const TokenBatch& step, float gradient_scale) {
@@ -172,6 +198,8 @@ void Llama::load(int64_t micro_batch) {
       std::min(options_.micro_batch.rows, staged_rows_ - micro_batch * options_.micro_batch.rows);
   for (const PinnedBuffer& buffer : {tokens_, targets_})
     device_.send(buffer.row_range(micro_batch, 1));
+  if (options_.attention == AttentionScope::kDocument)
+    device_.send(document_begin_.row_range(micro_batch, 1));
 }
 
 void Llama::forward(Fp8CastKind kind, Keep keep) {
@@ -265,9 +293,10 @@ double Llama::evaluate(const TokenBatch& batch) {
   return loss();
 }
 
-std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
+std::vector<float> Llama::logits(std::span<const int32_t> tokens,
+                                 std::span<const int32_t> document_begin) {
   const std::vector<int32_t> no_targets(tokens.size(), -1);
-  stage_tokens({tokens, no_targets});
+  stage_tokens({tokens, no_targets, document_begin});
   load(0);
   forward(evaluation_cast(), Keep::kNothing);
   const int64_t n = int64_t(tokens.size()), vocab = config_.vocab_size;

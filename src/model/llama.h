@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "core/attention_scope.h"
 #include "device/device.h"
 #include "model/activations.h"
 #include "model/linears.h"
@@ -31,6 +32,7 @@ struct LlamaOptions {
   Multiply multiply = Multiply::kFull;   // of GEMMs outside FP8
   int64_t micro_batches = 1;             // largest number staged at once
   WeightCodes weight_codes = WeightCodes::kAllLayers;  // FP8 only
+  AttentionScope attention = AttentionScope::kRow;     // kDocument: positions restart as well
 };
 
 // The rows that fill 64 MiB of FP32 logits (1 GiB on a GPU, which needs large GEMMs), a multiple of
@@ -42,6 +44,8 @@ int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& mic
 struct TokenBatch {
   std::span<const int32_t> tokens;   // [rows, T]
   std::span<const int32_t> targets;  // [rows, T]
+  // [rows, T] of AttentionScope::kDocument; none: every row is one document.
+  std::span<const int32_t> document_begin{};
 };
 
 struct BackwardOptions {
@@ -99,7 +103,8 @@ class Llama {
   // The loss of every position of the last micro-batch, 0 where there is no target.
   std::span<const float> token_losses();
   // Logits of every position, [rows T, V], as FP32. FP8 scales treat this as an evaluation.
-  std::vector<float> logits(std::span<const int32_t> tokens);
+  std::vector<float> logits(std::span<const int32_t> tokens,
+                            std::span<const int32_t> document_begin = {});
 
   // FP8 scaling states: as tensors for a checkpoint, and for the log. Empty outside FP8.
   [[nodiscard]] std::vector<NamedTensor> named_states() const { return linears_.named_states(); }
@@ -113,6 +118,7 @@ class Llama {
   void begin_use(int64_t group);
   void gradients_added(int64_t group);
   void stage_tokens(const TokenBatch& batch);
+  void stage_documents(std::span<const int32_t> document_begin);
   void sort_uses(int64_t micro_batch);
   [[nodiscard]] int64_t staged_micro_batches() const;
   // Makes a staged micro-batch the current one and enqueues its copy to the device.
@@ -158,6 +164,7 @@ class Llama {
   void attend(const LayerActivations& a);
   void attend_backward(const LayerActivations& a, const Tensor& d_qkv);
   [[nodiscard]] AttentionShape attention_shape() const;
+  [[nodiscard]] Tensor document_begin() const;       // of the current micro-batch, if it matters
   [[nodiscard]] Tensor live(const Tensor& t) const;  // the rows of the current micro-batch
   [[nodiscard]] QuantizedMatrix live(const QuantizedMatrix& operand) const;
   // Views of d_wide_ and d_branch_ with `cols` columns.
@@ -181,6 +188,7 @@ class Llama {
   Activations acts_;
   RopeTable rope_;
   PinnedBuffer tokens_, targets_;  // [micro-batches, N] int32
+  PinnedBuffer document_begin_;    // [micro-batches, N] int32 of AttentionScope::kDocument
   PinnedBuffer gradient_scale_;    // [1, 1] fp32
   Tensor losses_;                  // [1, N] fp32
   PinnedBuffer loss_sums_;         // [1, micro-batches] fp64

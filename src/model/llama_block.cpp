@@ -16,6 +16,11 @@ AttentionShape Llama::attention_shape() const {
           .head_dim = config_.head_dim()};
 }
 
+Tensor Llama::document_begin() const {
+  if (options_.attention == AttentionScope::kRow) return {};
+  return live(document_begin_.tensor.row_range(micro_batch_, 1));
+}
+
 // Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns,
 // if one per token).
 Tensor Llama::live(const Tensor& t) const {
@@ -120,7 +125,8 @@ RopeCall Llama::rotation(const Tensor& qkv, float direction) const {
           .rotated_heads = config_.num_attention_heads + config_.key_value_heads(),
           .head_dim = config_.head_dim(),
           .seq_len = options_.micro_batch.seq_len,
-          .direction = direction};
+          .direction = direction,
+          .document_begin = document_begin()};
 }
 
 void Llama::rotate(const Tensor& qkv) {
@@ -144,7 +150,8 @@ void Llama::attend(const LayerActivations& a) {
   const AttentionForward call{.shape = attention_shape(),
                               .qkv = live(a.qkv),
                               .out = live(a.attention),
-                              .log_sum_exp = a.log_sum_exp};
+                              .log_sum_exp = a.log_sum_exp,
+                              .document_begin = document_begin()};
   const ProfileScope scope(device_, "attention", flops_of(call));
   device_.attention().forward(call);
 }
@@ -155,7 +162,8 @@ void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
                                .out = live(a.attention),
                                .log_sum_exp = a.log_sum_exp,
                                .d_out = branch_scratch(config_.query_width()),
-                               .d_qkv = d_qkv};
+                               .d_qkv = d_qkv,
+                               .document_begin = document_begin()};
   const ProfileScope scope(device_, "attention", flops_of(call));
   device_.attention().backward(call);
 }

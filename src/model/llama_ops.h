@@ -67,7 +67,8 @@ struct RopeCall {
   int64_t rotated_heads;  // H + K
   int64_t head_dim, seq_len;
   int64_t first_position = 0;
-  float direction = 1.0f;  // -1: backward
+  float direction = 1.0f;   // -1: backward
+  Tensor document_begin{};  // [1, N] int32 if positions restart with documents, else none
 };
 
 struct CrossEntropyCall {

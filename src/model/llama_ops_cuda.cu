@@ -126,7 +126,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
         return false;
       const RopePacks<T> packs{{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
                                 call.sine.as<float>(), call.rotated_heads, call.head_dim,
-                                call.seq_len, call.first_position, call.direction}};
+                                call.seq_len, call.first_position, call.direction,
+                                call.document_begin.as<int32_t>()}};
       exec_.elements(call.qkv.rows * packs.items(), packs);
       return true;
     });

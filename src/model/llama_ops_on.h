@@ -117,9 +117,10 @@ class LlamaOpsOn : public LlamaOps {
 
   void rope(const RopeCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
-      exec_.rows(call.qkv.rows, Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
-                                        call.sine.as<float>(), call.rotated_heads, call.head_dim,
-                                        call.seq_len, call.first_position, call.direction});
+      exec_.rows(call.qkv.rows,
+                 Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
+                         call.sine.as<float>(), call.rotated_heads, call.head_dim, call.seq_len,
+                         call.first_position, call.direction, call.document_begin.as<int32_t>()});
     });
   }
 

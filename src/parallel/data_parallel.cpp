@@ -205,13 +205,12 @@ void check_same(Communicator& ranks, const std::string& mine, std::string_view w
 
 void hash_data(const SequenceSource& data, Hasher& hasher) {
   constexpr int64_t kSamples = 64;
-  std::vector<int32_t> tokens(size_t(data.seq_len())), targets(tokens.size());
   const int64_t counts[] = {data.tokens(), data.sequences()};
   hasher.update(std::as_bytes(std::span(counts)));
   const int64_t samples = std::min(kSamples, data.sequences());
   for (int64_t i = 0; i < samples; ++i) {
-    data.read(i * data.sequences() / samples, tokens, targets);
-    hasher.update(std::as_bytes(std::span(tokens)));
+    const uint64_t row[] = {read_batch(data, i * data.sequences() / samples, 1).hash};
+    hasher.update(std::as_bytes(std::span(row)));
   }
 }
 

@@ -18,9 +18,11 @@ namespace mpt {
 namespace {
 
 // Keys, or prefixes of keys, that must not change in a continuation.
-constexpr std::array<std::string_view, 11> kFixed{"model.",
+constexpr std::array<std::string_view, 13> kFixed{"model.",
                                                   "precision.",
                                                   "data.pack",
+                                                  "data.packing",
+                                                  "data.attention",
                                                   "data.shuffle",
                                                   "batch.seq_len",
                                                   "seed",
@@ -68,12 +70,17 @@ std::optional<RunConfig> saved_config(const TrainState& saved) {
   }
 }
 
-// The saved keys under their current names: {"batch.seq_len": 64, ...}.
-nlohmann::json saved_keys(const TrainState& saved) {
+// The saved keys under their current names: {"batch.seq_len": 64, ...}. A key that the version that
+// saved did not have yet has its default.
+nlohmann::json saved_keys(const TrainState& saved, const std::optional<RunConfig>& config) {
   JsonDocument document = JsonDocument::of_value(saved.config, "the checkpoint's config");
   RunConfig fields;
   use_present_names(document, fields);
-  return nlohmann::json(document.root()).flatten();
+  nlohmann::json keys = nlohmann::json(document.root()).flatten();
+  if (!config) return keys;
+  nlohmann::json all = nlohmann::json(resolved_json(*config)).flatten();
+  all.update(keys);
+  return all;
 }
 
 RecordedRows rows_of(const RunConfig& config) {
@@ -210,7 +217,8 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
         "run from them with train.init_from",
         checkpoint);
   const std::optional<RunConfig> saved_run = saved_config(saved);
-  nlohmann::json before = saved_keys(saved), now = nlohmann::json(resolved_json(config)).flatten();
+  nlohmann::json before = saved_keys(saved, saved_run),
+                 now = nlohmann::json(resolved_json(config)).flatten();
   if (saved_run) {
     name_rows(before, *saved_run);
     name_rows(now, config);

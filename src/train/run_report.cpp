@@ -336,7 +336,8 @@ std::string data_line(const RunConfig& config, const RunStart& start) {
   return fmt::format("data: {} tokens to train on, {}; {}; tokenizer {}",
                      grouped(start.training.tokens()),
                      epochs_text(epochs_of(config, start.training)), validation,
-                     config.data.tokenizer.empty() ? "not set" : config.data.tokenizer);
+                     config.data.tokenizer.empty() ? "not set" : config.data.tokenizer) +
+         (config.data.attention == AttentionScope::kDocument ? "; attention within documents" : "");
 }
 
 std::string batch_line(const RunConfig& config, const RunStart& start) {

@@ -165,7 +165,8 @@ void Trainer::stage(const Batch& batch) {
   if (batch.valid_targets == 0)
     throw error("step {}: sequences {} to {} of the training data have no token to predict", step_,
                 batch.first_sequence, batch.first_sequence + batch.rows - 1);
-  model_.llama.stage({batch.tokens, batch.targets}, float(1.0 / double(batch.valid_targets)));
+  model_.llama.stage({batch.tokens, batch.targets, batch.document_begin},
+                     float(1.0 / double(batch.valid_targets)));
 }
 
 // Bias correction counts updates made; the schedule counts steps.

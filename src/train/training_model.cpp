@@ -45,7 +45,8 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
           .fp8 = fp8_of(config.precision),
           .multiply = multiply_of(config.precision),
           .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches,
-          .weight_codes = weight_codes_of(config.device, backend)};
+          .weight_codes = weight_codes_of(config.device, backend),
+          .attention = config.data.attention};
 }
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {
@@ -147,6 +148,7 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks)
 
 std::string attention_in_use(const RunConfig& config, Device& device, int64_t ranks) {
   const BatchShape shape = micro_batch(config, ranks);
+  device.attention().set_scope(config.data.attention);
   return device.attention().in_use({.batch = shape.rows,
                                     .seq_len = shape.seq_len,
                                     .heads = config.model.num_attention_heads,

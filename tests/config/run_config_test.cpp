@@ -536,6 +536,16 @@ const BadConfig kBadConfigs[] = {
     {R"("optimizer": {"error_feedback": "momentum"})",
      {"user.json:3: optimizer.error_feedback: requires optimizer.weight_rounding = nearest"},
      "nano_bf16_kahan.json"},
+    {R"("data": {"pack": false, "packing": "best_fit"})",
+     {"user.json:3: data.packing: best_fit cannot be combined with data.pack = false (",
+      "accepted: stream"}},
+    {R"("data": {"pack": false, "attention": "document"})",
+     {"user.json:3: data.attention: document cannot be combined with data.pack = false (",
+      "accepted: row"}},
+    {R"("data": {"attention": "document"}, "device": {"cuda_attention": "cudnn"})",
+     {"user.json:3: data.attention: document cannot be combined with device.cuda_attention = cudnn "
+      "(",
+      "auto and gemms"}},
     {R"("optimizer": {"kahan_variant": "per_op"})",
      {"user.json:3: optimizer.kahan_variant: per_op cannot be combined with optimizer.rule = "
       "m_plus_adam"},

@@ -41,8 +41,9 @@ class CudaAttentionTest : public test::GpuTest {
     const auto copy = [&](const HostMatrix& m) { return memory.copy(m.view()); };
     const Tensor qkv = copy(p.qkv), out = copy(p.out), log_sum_exp = copy(p.log_sum_exp),
                  d_out = copy(p.d_out), d_qkv = copy(p.d_qkv);
-    attention.forward({p.shape, qkv, out, log_sum_exp});
-    attention.backward({p.shape, qkv, out, log_sum_exp, d_out, d_qkv});
+    const Tensor documents = p.document_begin.empty() ? Tensor{} : memory.copy(p.documents());
+    attention.forward({p.shape, qkv, out, log_sum_exp, documents});
+    attention.backward({p.shape, qkv, out, log_sum_exp, d_out, d_qkv, documents});
     gpu_->fetch(qkv, p.qkv);
     gpu_->fetch(out, p.out);
     gpu_->fetch(log_sum_exp, p.log_sum_exp);
@@ -107,6 +108,44 @@ TEST_F(GemmAttentionTest, ChunksOfGroupedQueriesDoNotMatter) {
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(
           gemms({.matrices = pairs * pair, .workspace = 4096}), p));
     }
+}
+
+TEST_F(GemmAttentionTest, StaysWithinDocuments) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {1, 31, 200})
+      test::expect_within_documents(
+          gemms(),
+          {.batch = 2, .seq_len = tokens, .heads = 2, .key_value_heads = 1, .head_dim = 16}, dtype);
+}
+
+// Rounds of a warp's lanes that begin before the document, and bands without any of its keys.
+TEST_F(GemmAttentionTest, StaysWithinDocumentsBeyondABand) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Problem p({.batch = 1, .seq_len = 600, .heads = 1, .key_value_heads = 1, .head_dim = 8}, dtype,
+              {.padding = 8});
+    p.cut_at({1, 130, 257, 300, 511});
+    ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
+  }
+}
+
+TEST_F(GemmAttentionTest, OneDocumentIsARow) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    test::expect_one_document_is_a_row(
+        gemms(), {.batch = 2, .seq_len = 130, .heads = 2, .key_value_heads = 2, .head_dim = 16},
+        dtype);
+}
+
+// The documents of a chunk are those of its sequences.
+TEST_F(GemmAttentionTest, ChunksOfDocumentsDoNotMatter) {
+  const AttentionShape shape{
+      .batch = 5, .seq_len = 21, .heads = 4, .key_value_heads = 4, .head_dim = 8};
+  for (const int64_t pairs : {1, 3, 4, 8, 100}) {
+    SCOPED_TRACE(pairs);
+    Problem p(shape, DType::kF32);
+    p.cut_at({3, 9, 10});
+    ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(
+        gemms({.matrices = pairs * bytes_of_pair(21), .workspace = 4096}), p));
+  }
 }
 
 TEST_F(GemmAttentionTest, AroundTheEndsOfBands) {

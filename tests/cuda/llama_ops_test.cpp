@@ -344,12 +344,17 @@ struct RopeShape {
 
 class LlamaOpsRope : public GpuTest, public testing::WithParamInterface<RopeShape> {};
 
+// With and without documents of several lengths in rows of 4 tokens.
 TEST_P(LlamaOpsRope, BothWays) {
   const RopeShape s = GetParam();
+  const std::array<int32_t, 11> begins{0, 0, 2, 2, 0, 1, 1, 1, 0, 1, 2};
   const int64_t rows = 11, seq_len = 4, first = 3, half = s.head_dim / 2,
                 rotated = (s.heads + s.key_value_heads) * s.head_dim,
                 cols = rotated + s.key_value_heads * s.head_dim;
-  for (const float direction : {1.0f, -1.0f}) {
+  for (const auto& [direction, documents] :
+       {std::pair{1.0f, false}, {-1.0f, false}, {1.0f, true}, {-1.0f, true}}) {
+    HostMatrix begin(DType::kI32, {1, rows});
+    std::ranges::copy(begins, begin.view().as<int32_t>());
     HostMatrix qkv(s.storage, {rows + kSpare, cols, s.padding}),
         cosine(DType::kF32, {first + seq_len, half}), sine = cosine;
     Draws draws(7);
@@ -359,7 +364,8 @@ TEST_P(LlamaOpsRope, BothWays) {
     };
     cosine.fill([&](int64_t t, int64_t i) { return float(std::cos(angle(t, i))); });
     sine.fill([&](int64_t t, int64_t i) { return float(std::sin(angle(t, i))); });
-    const auto call = [&](LlamaOps& ops, std::span<const Tensor> t) {
+    const auto call = [&, direction = direction, documents = documents](LlamaOps& ops,
+                                                                        std::span<const Tensor> t) {
       ops.rope({.qkv = t[0].row_range(0, rows),
                 .cosine = t[1],
                 .sine = t[2],
@@ -367,9 +373,10 @@ TEST_P(LlamaOpsRope, BothWays) {
                 .head_dim = s.head_dim,
                 .seq_len = seq_len,
                 .first_position = first,
-                .direction = direction});
+                .direction = direction,
+                .document_begin = documents ? t[3] : Tensor{}});
     };
-    const Trial trial{{qkv, cosine, sine}, call, s.placement};
+    const Trial trial{{qkv, cosine, sine, begin}, call, s.placement};
     const Matrices got = tuned(trial);
     for (const Matrices& want : {on_gpu(trial, Where::kGeneric), on_cpu(trial)}) {
       const Bound bound = [&](int64_t r, int64_t c) {

@@ -9,11 +9,13 @@
 
 #include "config/run_inputs.h"
 #include "cuda/gpu.h"
+#include "device/cuda/cuda_attention.h"
 #include "device/profiling.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 #include "train/memory_fit.h"
 #include "train/run_report.h"
+#include "train/training_model.h"
 
 namespace mpt::test {
 namespace {
@@ -51,6 +53,11 @@ const std::vector<Regime> kRegimes{
      {"precision.weights=nvfp4", "precision.nvfp4_scale_mode=live", "precision.compute=fp8",
       "precision.fp8_history=3", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
     {"bf16_family", with_family({})},
+    {"fp32_documents",
+     {"precision.weights=fp32", "precision.compute=fp32", "data.attention=document"}},
+    {"bf16_fp8_documents",
+     {"precision.compute=fp8", "precision.fp8_history=3", "data.attention=document",
+      "data.packing=best_fit"}},
     {"fp8_family",
      with_family({"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3",
                   "precision.fp8_lm_head=true", "model.vocab_size=64"})},
@@ -290,6 +297,15 @@ TEST_F(CudaRun, SaysWhichAttentionItUses) {
     for (const auto& [step, record] : read_metrics(posix_file_system(), metrics_path(run)))
       EXPECT_EQ(record.value("attention", "nothing"), said ? "GEMMs (as configured)" : "nothing");
   }
+}
+
+// Attention within documents is by GEMMs where cuDNN would do for rows, and says so.
+TEST_F(CudaRun, SaysThatDocumentsTakeGemms) {
+  const RunConfig run =
+      config("documents", {"device.cuda_attention=auto", "data.attention=document"});
+  const std::string said = attention_in_use(run, *make_planning_device(run.device));
+  EXPECT_EQ(said, has_cudnn_attention() ? "GEMMs (cuDNN: not set up for attention within documents)"
+                                        : "GEMMs (this build has no cuDNN attention)");
 }
 
 #ifdef MPT_FAKE_CUDA

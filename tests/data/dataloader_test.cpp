@@ -48,7 +48,7 @@ struct Row {
 Row row_of(const SequenceSource& source, int64_t sequence) {
   Row row{Tokens(static_cast<size_t>(source.seq_len())),
           Tokens(static_cast<size_t>(source.seq_len()))};
-  source.read(sequence, row.tokens, row.targets);
+  source.read(sequence, {row.tokens, row.targets});
   return row;
 }
 
@@ -349,7 +349,7 @@ TEST(DataLoader, NonsenseIsABug) {
   DataLoader loader(source, {});
   EXPECT_THROW(loader.seek(-1), LogicError);
   Tokens tokens(10), targets(9);
-  EXPECT_THROW(source->read(0, tokens, targets), LogicError);
+  EXPECT_THROW(source->read(0, {tokens, targets}), LogicError);
 }
 
 }  // namespace

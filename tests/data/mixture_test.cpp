@@ -165,8 +165,8 @@ TEST(Mixture, HasTheRowsOfItsCorpora) {
   Tokens tokens(10), targets(10), of_corpus(10), targets_of_corpus(10);
   for (int64_t row = 0; row < 3000; ++row) {
     const auto [name, index] = mixture->order().place(row);
-    mixture->read(row, tokens, targets);
-    (name == "small" ? small : large)->read(index, of_corpus, targets_of_corpus);
+    mixture->read(row, {tokens, targets});
+    (name == "small" ? small : large)->read(index, {of_corpus, targets_of_corpus});
     ASSERT_EQ(tokens, of_corpus);
     ASSERT_EQ(targets, targets_of_corpus);
     ASSERT_EQ(mixture->valid_targets(row), 10);
@@ -185,8 +185,8 @@ TEST(Mixture, OfOneCorpusIsThatCorpus) {
   const Mixture mixture({{"", source}}, order_of(shares_of({{"", 1}})));
   Tokens a(10), b(10), targets_a(10), targets_b(10);
   for (int64_t row = 0; row < 2500; ++row) {
-    mixture.read(row, a, targets_a);
-    source->read(row, b, targets_b);
+    mixture.read(row, {a, targets_a});
+    source->read(row, {b, targets_b});
     ASSERT_EQ(a, b);
     ASSERT_EQ(targets_a, targets_b);
   }

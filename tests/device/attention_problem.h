@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "device/attention.h"
@@ -27,6 +29,7 @@ struct AttentionProblem {
   AttentionShape shape;
   DType dtype;
   HostMatrix qkv, out, log_sum_exp, d_out, d_qkv;
+  std::vector<int32_t> document_begin{};  // [B T], or none
 
   AttentionProblem(const AttentionShape& s, DType type) : AttentionProblem(s, type, Draw{}) {}
   AttentionProblem(const AttentionShape& s, DType type, const Draw& draw)
@@ -45,9 +48,32 @@ struct AttentionProblem {
     for (HostMatrix* written : {&out, &d_qkv}) written->fill([](int64_t, int64_t) { return NAN; });
     log_sum_exp.fill([](int64_t, int64_t) { return NAN; });
   }
-  [[nodiscard]] AttentionForward forward() const { return {shape, qkv, out, log_sum_exp}; }
+  // Every sequence is cut at these positions, each one token later than the one before it.
+  void cut_at(const std::vector<int64_t>& positions) {
+    for (int64_t b = 0; b < shape.batch; ++b)
+      for (int64_t t = 0; t < shape.seq_len; ++t) {
+        int64_t begin = 0;
+        for (const int64_t p : positions)
+          if (p + b <= t) begin = std::max(begin, p + b);
+        document_begin.push_back(int32_t(begin));
+      }
+  }
+  [[nodiscard]] Tensor documents() const {
+    const auto n = std::ssize(document_begin);
+    if (n == 0) return {};
+    auto* const data = const_cast<int32_t*>(document_begin.data());
+    return {reinterpret_cast<std::byte*>(data), DType::kI32, 1, n, n};
+  }
+  [[nodiscard]] std::span<const int32_t> documents_of(int64_t sequence) const {
+    if (document_begin.empty()) return {};
+    return std::span(document_begin)
+        .subspan(size_t(sequence * shape.seq_len), size_t(shape.seq_len));
+  }
+  [[nodiscard]] AttentionForward forward() const {
+    return {shape, qkv, out, log_sum_exp, documents()};
+  }
   [[nodiscard]] AttentionBackward backward() const {
-    return {shape, qkv, out, log_sum_exp, d_out, d_qkv};
+    return {shape, qkv, out, log_sum_exp, d_out, d_qkv, documents()};
   }
   [[nodiscard]] HeadInputs head_inputs(int64_t sequence, int64_t head) const {
     HeadInputs in({shape.seq_len, shape.head_dim});
@@ -110,7 +136,7 @@ inline void expect_all_heads(const AttentionProblem& p, const AttentionUnderTest
     for (int64_t h = 0; h < s.heads; ++h) {
       SCOPED_TRACE(fmt::format("sequence {} head {}", b, h));
       const HeadInputs in = p.head_inputs(b, h);
-      const NaiveAttention naive({s.seq_len, s.head_dim}, in, stored);
+      const NaiveAttention naive({s.seq_len, s.head_dim}, in, stored, p.documents_of(b));
       const int64_t row = b * s.seq_len, col = h * s.head_dim;
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.out, {p.out, row, col, "O"}, p.dtype));
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_q, {p.d_qkv, row, col, "dQ"}, p.dtype));
@@ -149,6 +175,36 @@ inline void expect_forward_and_backward(const AttentionUnderTest& tested, Attent
   expect_nothing_else_written(p);
   EXPECT_EQ(p.qkv, qkv);
   EXPECT_EQ(p.d_out, d_out);
+}
+
+// Where documents begin, in rows of some tokens: everywhere, at and around the edges of tiles, one
+// long document between short ones, nowhere.
+inline std::vector<std::vector<int64_t>> document_cuts(int64_t tokens) {
+  std::vector<int64_t> everywhere;
+  for (int64_t t = 1; t < tokens; ++t) everywhere.push_back(t);
+  return {everywhere, {63, 64, 65}, {1, 64, 128}, {5, 127, 190}, {tokens - 1}, {}};
+}
+
+inline void expect_within_documents(const AttentionUnderTest& tested, const AttentionShape& shape,
+                                    DType dtype) {
+  for (const std::vector<int64_t>& cuts : document_cuts(shape.seq_len)) {
+    SCOPED_TRACE(fmt::format("cut at {}", fmt::join(cuts, ", ")));
+    AttentionProblem p(shape, dtype, {.padding = 8});
+    p.cut_at(cuts);
+    ASSERT_NO_FATAL_FAILURE(expect_forward_and_backward(tested, p));
+  }
+}
+
+// One document a row has the bits of no documents.
+inline void expect_one_document_is_a_row(const AttentionUnderTest& tested,
+                                         const AttentionShape& shape, DType dtype) {
+  AttentionProblem rows(shape, dtype), documents(shape, dtype);
+  documents.cut_at({});
+  tested.run(rows);
+  tested.run(documents);
+  EXPECT_EQ(rows.out, documents.out);
+  EXPECT_EQ(rows.log_sum_exp, documents.log_sum_exp);
+  EXPECT_EQ(rows.d_qkv, documents.d_qkv);
 }
 
 // Query heads per head of keys: 2, 3, and all.

@@ -55,6 +55,61 @@ TEST_F(CpuAttentionTest, GroupedQueries) {
       }
 }
 
+TEST_F(CpuAttentionTest, StaysWithinDocuments) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {1, 64, 65, 200}) {
+      test::expect_within_documents(
+          tested_,
+          {.batch = 2, .seq_len = tokens, .heads = 2, .key_value_heads = 2, .head_dim = 16}, dtype);
+      for (const AttentionShape& shape : test::grouped_shapes(tokens, 24))
+        test::expect_within_documents(tested_, shape, dtype);
+    }
+}
+
+TEST_F(CpuAttentionTest, OneDocumentIsARow) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const AttentionShape& shape : test::grouped_shapes(130, 24))
+      test::expect_one_document_is_a_row(tested_, shape, dtype);
+}
+
+// A document that begins where a tile does has the bits of a sequence of its own, whatever stands
+// before and after it: the same tiles are added in the same order.
+TEST_F(CpuAttentionTest, ADocumentAtATilesEdgeIsASequence) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t length : {64, 100, 128}) {
+      const AttentionShape row{
+          .batch = 1, .seq_len = 300, .heads = 2, .key_value_heads = 1, .head_dim = 24};
+      AttentionShape document = row;
+      document.seq_len = length;
+      Problem packed(row, dtype), alone(document, dtype);
+      packed.cut_at({20, 64, 64 + length, 260});
+      for (int64_t t = 0; t < length; ++t) {
+        for (int64_t c = 0; c < row.qkv_width(); ++c) alone.qkv.set(t, c, packed.qkv.at(64 + t, c));
+        for (int64_t c = 0; c < row.query_width(); ++c)
+          alone.d_out.set(t, c, packed.d_out.at(64 + t, c));
+      }
+      run(packed);
+      run(alone);
+      for (int64_t t = 0; t < length; ++t) {
+        for (int64_t c = 0; c < row.query_width(); ++c)
+          ASSERT_EQ(packed.out.bits(64 + t, c), alone.out.bits(t, c)) << t << "," << c;
+        for (int64_t h = 0; h < 2; ++h)
+          ASSERT_EQ(packed.log_sum_exp.bits(h, 64 + t), alone.log_sum_exp.bits(h, t)) << t;
+        for (int64_t c = 0; c < row.qkv_width(); ++c)
+          ASSERT_EQ(packed.d_qkv.bits(64 + t, c), alone.d_qkv.bits(t, c)) << t << "," << c;
+      }
+    }
+}
+
+TEST_F(CpuAttentionTest, BeginningsOfDocumentsAreChecked) {
+  Problem p({.batch = 1, .seq_len = 5, .heads = 1, .key_value_heads = 1, .head_dim = 8},
+            DType::kF32);
+  reserve(p.shape);
+  p.document_begin = {0, 0, 0, 0};
+  EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
+  EXPECT_THROW(device_->attention().backward(p.backward()), LogicError);
+}
+
 TEST_F(CpuAttentionTest, LargeScores) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_large_scores(tested_, dtype);
 }
@@ -159,6 +214,26 @@ double weighted_output(const HeadInputs& in) {
   for (size_t i = 0; i < in.d_out.data.size(); ++i)
     sum += in.d_out.data[i] * naive.out.value.data[i];
   return sum;
+}
+
+TEST(NaiveAttention, DocumentsAreRowsOfTheirOwn) {
+  HeadInputs in({7, 5}), alone({3, 5});
+  Draws draws(43);
+  for (test::Matrix64* m : {&in.q, &in.k, &in.v, &in.d_out})
+    for (double& x : m->data) x = draws.bell(1);
+  const auto part = [](const test::Matrix64& from, test::Matrix64& to) {
+    std::copy_n(from.data.begin() + 2 * 5, 3 * 5, to.data.begin());
+  };
+  part(in.q, alone.q), part(in.k, alone.k), part(in.v, alone.v), part(in.d_out, alone.d_out);
+  const std::vector<int32_t> begins{0, 0, 2, 2, 2, 5, 5};
+  const NaiveAttention packed({7, 5}, in, {}, begins), one({3, 5}, alone, {});
+  for (int64_t t = 0; t < 3; ++t)
+    for (int64_t d = 0; d < 5; ++d) {
+      EXPECT_EQ(packed.out.value(2 + t, d), one.out.value(t, d));
+      EXPECT_EQ(packed.d_q.value(2 + t, d), one.d_q.value(t, d));
+      EXPECT_EQ(packed.d_k.value(2 + t, d), one.d_k.value(t, d));
+      EXPECT_EQ(packed.d_v.value(2 + t, d), one.d_v.value(t, d));
+    }
 }
 
 TEST(NaiveAttention, GradientsAreFiniteDifferences) {

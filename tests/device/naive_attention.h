@@ -1,7 +1,7 @@
 // Causal attention in FP64, as the formulas are written, with a bound of what fp32 arithmetic may
 // add.
 //
-//   S = scale Q K^T, P = softmax(S, causal), O = P V
+//   S = scale Q K^T, P = softmax(S, causal, within documents if there are several), O = P V
 //   dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q
 // Every result comes with a first-order bound of the error of an fp32 evaluation in any order of
 // summation: a sum of n terms costs n 2^-24 of the sum of their sizes. What is rounded to a
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace mpt::test {
@@ -54,11 +55,13 @@ class NaiveAttention {
   // division.
   static constexpr double kFew = 12;
 
-  NaiveAttention(HeadShape shape, const HeadInputs& in, const StoredRoundings& stored)
+  NaiveAttention(HeadShape shape, const HeadInputs& in, const StoredRoundings& stored,
+                 std::span<const int32_t> document_begin = {})
       : shape_(shape),
         scale_(1 / std::sqrt(double(shape.dim))),
         in_(in),
         stored_(stored),
+        document_begin_(document_begin),
         out(shape.tokens, shape.dim),
         lse(shape.tokens, 1),
         d_q(shape.tokens, shape.dim),
@@ -76,6 +79,7 @@ class NaiveAttention {
   double scale_;
   const HeadInputs& in_;
   StoredRoundings stored_;
+  std::span<const int32_t> document_begin_;
 
  public:
   Bounded out, lse, d_q, d_k, d_v;
@@ -83,6 +87,11 @@ class NaiveAttention {
  private:
   Bounded p_;  // its error is relative
   Bounded d_s_;
+
+  // The first key that query i sees.
+  [[nodiscard]] int64_t first(int64_t i) const {
+    return document_begin_.empty() ? 0 : document_begin_[size_t(i)];
+  }
 
   struct Sum {
     double value = 0, size = 0;
@@ -99,14 +108,14 @@ class NaiveAttention {
 
   void forward_row(int64_t i) {
     double top = -INFINITY, score_error = 0;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first(i); j <= i; ++j) {
       const Sum s = dot(in_.q, i, in_.k, j);
       p_.value(i, j) = scale_ * s.value;
       top = std::max(top, p_.value(i, j));
       score_error = std::max(score_error, (double(shape_.dim) + 4) * kUnit * scale_ * s.size);
     }
     double total = 0, range = 0;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first(i); j <= i; ++j) {
       range = std::max(range, std::fabs(p_.value(i, j)) + std::fabs(top));
       total += p_.value(i, j) = std::exp(p_.value(i, j) - top);
     }
@@ -117,13 +126,13 @@ class NaiveAttention {
     lse.value(i, 0) = top + std::log(total);
     lse.error(i, 0) =
         score_error + (double(i + 1) + kFew + std::fabs(top) + std::log(total)) * kUnit;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first(i); j <= i; ++j) {
       p_.value(i, j) /= total;
       p_.error(i, j) = relative;
     }
     for (int64_t d = 0; d < shape_.dim; ++d) {
       Sum o;
-      for (int64_t j = 0; j <= i; ++j) o.add(p_.value(i, j) * in_.v(j, d));
+      for (int64_t j = first(i); j <= i; ++j) o.add(p_.value(i, j) * in_.v(j, d));
       out.value(i, d) = o.value;
       out.error(i, d) = (relative + stored_.operand + (double(i + 1) + kFew) * kUnit) * o.size;
     }
@@ -138,7 +147,7 @@ class NaiveAttention {
           std::fabs(in_.d_out(i, d)) * (out.error(i, d) + stored_.out * std::fabs(out.value(i, d)));
     }
     delta_error += double(shape_.dim) * kUnit * delta.size;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first(i); j <= i; ++j) {
       const Sum dp = dot(in_.d_out, i, in_.v, j);
       const double p = p_.value(i, j), difference = dp.value - delta.value;
       d_s_.value(i, j) = p * difference;

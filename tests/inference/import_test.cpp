@@ -37,14 +37,22 @@ const std::vector<std::string> kAllCases{"plain",        "fp16",        "sharded
                                          "one_key_head", "wide_heads",  "tied",    "rope_linear",
                                          "rope_llama3",  "heads_normed"};
 
+// On the CPU in the model's storage type.
+Llama llama_of(const LoadedModel& model, BatchShape shape, AttentionScope attention) {
+  return {model.config.model,
+          {.micro_batch = shape,
+           .storage = model.storage(),
+           .loss_chunk_rows = default_loss_chunk_rows(model.config.model, shape, Backend::kCpu),
+           .keep = Keep::kNothing,
+           .attention = attention},
+          *model.weights,
+          *model.device,
+          *model.allocator};
+}
+
 std::vector<float> logits_of(const LoadedModel& model, const std::vector<int32_t>& tokens,
                              BatchShape shape) {
-  Llama llama(model.config.model,
-              {.micro_batch = shape,
-               .storage = model.storage(),
-               .loss_chunk_rows = default_loss_chunk_rows(model.config.model, shape, Backend::kCpu),
-               .keep = Keep::kNothing},
-              *model.weights, *model.device, *model.allocator);
+  Llama llama = llama_of(model, shape, AttentionScope::kRow);
   llama.update_casts();
   return llama.logits(tokens);
 }
@@ -75,6 +83,33 @@ TEST_P(ImportedLogits, AreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ImportedLogits, testing::ValuesIn(kAllCases),
                          [](const auto& instance) { return instance.param; });
+
+// A row of several documents: transformers with a 4-D mask and positions that restart.
+class DocumentLogits : public testing::TestWithParam<std::string> {};
+
+TEST_P(DocumentLogits, AreThoseOfTransformers) {
+  const TempDirectory directory;
+  const std::string source = golden_model(GetParam()), output = directory / "imported";
+  import_model(fs, {.directory = source, .output = output, .weights = WeightFormat::kF32});
+  const SafetensorsReader golden(fs, source + "/documents.safetensors");
+  const auto ids = [&](const char* name) {
+    return stored_values<int32_t>(golden, golden.at(name));
+  };
+  const std::vector<int32_t> tokens = ids("tokens"), begins = ids("document_begin");
+  const LoadedModel model = load_model(fs, output, kOneThread);
+  Llama llama = llama_of(model, {1, std::ssize(tokens)}, AttentionScope::kDocument);
+  llama.update_casts();
+  const std::vector<float> want = stored_values<float>(golden, golden.at("logits")),
+                           found = llama.logits(tokens, begins);
+  ASSERT_EQ(found.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(found[i], want[i], 5e-5) << i;
+  const double loss = std::stod(golden.metadata().at("loss"));
+  EXPECT_NEAR(llama.evaluate({tokens, ids("targets"), begins}), loss, 1e-6 * loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DocumentLogits,
+                         testing::Values("plain", "grouped", "rope_llama3", "heads_normed"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 // --- bytes ---------------------------------------------------------------------------------------
 

@@ -18,7 +18,13 @@
 
 namespace mpt::test {
 
-enum class Maker : uint8_t { kSwigluBackward, kRopeBackward, kNormBackward, kNormForward };
+enum class Maker : uint8_t {
+  kSwigluBackward,
+  kRopeBackward,
+  kNormBackward,
+  kNormForward,
+  kRopeBackwardInDocuments
+};
 
 struct CastAheadCase {
   Maker maker;
@@ -28,7 +34,8 @@ struct CastAheadCase {
 };
 
 inline std::string name_of_case(const CastAheadCase& c) {
-  constexpr std::array kNames{"swiglu_backward", "rope_backward", "norm_backward", "norm_forward"};
+  constexpr std::array kNames{"swiglu_backward", "rope_backward", "norm_backward", "norm_forward",
+                              "rope_backward_in_documents"};
   return fmt::format("{}_{}x{}{}{}", kNames[size_t(c.maker)], c.rows, c.cols,
                      c.head_dim > 0 ? fmt::format("_heads_of_{}", c.head_dim) : "",
                      c.shift != 0 ? "_shifted" : "");
@@ -76,6 +83,9 @@ inline std::vector<CastAheadCase> cast_ahead_cases() {
     c.shift = 1;
     all.push_back(c);
   }
+  add(Maker::kRopeBackwardInDocuments, 64, 3 * 256, 64);
+  add(Maker::kRopeBackwardInDocuments, 33, 3 * 3 * 48, 48);
+  add(Maker::kRopeBackwardInDocuments, 16, 3 * 2 * 24, 24);
   return all;
 }
 
@@ -185,6 +195,7 @@ class CastAheadTrial {
       case Maker::kSwigluBackward:
         return swiglu_backward(call, cast, ahead, draws);
       case Maker::kRopeBackward:
+      case Maker::kRopeBackwardInDocuments:
         return rope_backward(call, cast, ahead, draws);
       case Maker::kNormBackward:
         return norm_backward(call, cast, ahead, draws);
@@ -214,6 +225,9 @@ class CastAheadTrial {
     };
     cosine.fill([&](int64_t t, int64_t i) { return float(std::cos(angle(t, i))); });
     sine.fill([&](int64_t t, int64_t i) { return float(std::sin(angle(t, i))); });
+    HostMatrix begins(DType::kI32, {1, c_.rows});  // at 0 and 5 of every row
+    for (int64_t r = 0; r < c_.rows; ++r) begins.view().as<int32_t>()[r] = r % seq_len < 5 ? 0 : 5;
+    const bool documents = c_.maker == Maker::kRopeBackwardInDocuments;
     const RopeCall rope{.qkv = drawn(c_.rows, c_.cols, 2, draws, cast.extreme),
                         .cosine = upload(cosine),
                         .sine = upload(sine),
@@ -221,7 +235,8 @@ class CastAheadTrial {
                         .head_dim = c_.head_dim,
                         .seq_len = seq_len,
                         .first_position = first,
-                        .direction = -1.0f};
+                        .direction = -1.0f,
+                        .document_begin = documents ? upload(begins) : Tensor{}};
     if (ahead) {
       ops_.rope_and_cast(rope, call);
     } else {

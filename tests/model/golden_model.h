@@ -24,11 +24,15 @@ struct GoldenModel {
   NamedValues gradients{};  // of the mean loss
   std::vector<float> logits{};
   std::vector<int32_t> tokens{}, targets{};
-  double loss = 0;  // mean over the targets that are not -1
+  std::vector<int32_t> document_begin{};  // of attention within documents
+  double loss = 0;                        // mean over the targets that are not -1
 
   [[nodiscard]] TokenBatch rows(int64_t first, int64_t count) const {
     const auto from = size_t(first * batch.seq_len), size = size_t(count * batch.seq_len);
-    return {std::span(tokens).subspan(from, size), std::span(targets).subspan(from, size)};
+    TokenBatch rows{std::span(tokens).subspan(from, size), std::span(targets).subspan(from, size)};
+    if (!document_begin.empty())
+      rows.document_begin = std::span(document_begin).subspan(from, size);
+    return rows;
   }
   [[nodiscard]] int64_t predicted() const {
     return std::ranges::count_if(targets, [](int32_t t) { return t >= 0; });

@@ -32,7 +32,8 @@ struct Case {
   const char* name;
   LlamaConfig config;
   BatchShape batch;
-  double ignored;  // share of targets
+  double ignored;        // share of targets
+  double documents = 0;  // share of tokens that begin one
 };
 
 LlamaConfig shape(int64_t hidden, int64_t inter, int64_t heads) {
@@ -76,7 +77,10 @@ std::vector<Case> families(int64_t hidden) {
           {"linear_rope", linear, {2, 5}, 0},
           {"llama3_rope", llama3, {2, 9}, 0},
           {"normed_heads", normed, {2, 5}, 0},
-          {"all_of_it", all, {2, 6}, 0.2}};
+          {"all_of_it", all, {2, 6}, 0.2},
+          {"documents", shape(hidden, 12, 2), {2, 9}, 0, 0.3},
+          {"documents_of_one_token", shape(hidden, 12, 2), {2, 5}, 0, 1},
+          {"all_of_it_in_documents", all, {2, 12}, 0.2, 0.3}};
 }
 
 std::vector<Case> cases() {
@@ -111,9 +115,13 @@ class LlamaGradient : public testing::TestWithParam<Case> {
 
   void expect_gradients(DType storage) {
     const Case& c = GetParam();
-    GoldenModel model =
-        random_model(c.config, c.batch, {.storage = storage, .ignored = c.ignored, .seed = 3});
-    ModelBench bench(c.config, {.micro_batch = c.batch, .storage = storage});
+    GoldenModel model = random_model(
+        c.config, c.batch,
+        {.storage = storage, .ignored = c.ignored, .seed = 3, .documents = c.documents});
+    ModelBench bench(c.config, {.micro_batch = c.batch,
+                                .storage = storage,
+                                .attention = c.documents > 0 ? AttentionScope::kDocument
+                                                             : AttentionScope::kRow});
     bench.set_weights(model.weights);
     const double loss = bench.llama().forward_backward(
         model.rows(0, c.batch.rows), {.gradient_scale = 1, .accumulate = Accumulate::kNo});

@@ -50,6 +50,7 @@ struct BenchOptions {
   std::optional<PrecisionConfig> fp8{};  // weights and fp8_* keys; `storage` is bf16 then
   Fp8GemmOptions fp8_gemm{};
   WeightCodes weight_codes = WeightCodes::kAllLayers;
+  AttentionScope attention = AttentionScope::kRow;
 };
 
 class ModelBench {
@@ -77,7 +78,8 @@ class ModelBench {
                 .recompute = options.recompute,
                 .keep = options.keep,
                 .fp8 = options.fp8,
-                .weight_codes = options.weight_codes},
+                .weight_codes = options.weight_codes,
+                .attention = options.attention},
                store_, *device_, *allocator_) {}
 
   void set_weights(const NamedValues& weights) {

@@ -15,6 +15,7 @@ struct RandomModelOptions {
   DType storage = DType::kF32;  // the weights are exact in it
   double ignored = 0;           // share of the targets
   uint64_t seed = 1;
+  double documents = 0;  // share of the tokens that begin one, for attention within documents
 };
 
 inline std::vector<float> random_weight(const ParamSpec& spec, const RandomModelOptions& options) {
@@ -44,6 +45,11 @@ inline GoldenModel random_model(const LlamaConfig& config, const BatchShape& bat
     model.tokens.push_back(int32_t(random() % uint64_t(config.vocab_size)));
     const bool ignored = double(random() >> 11) * 0x1p-53 < options.ignored;
     model.targets.push_back(ignored ? -1 : int32_t(random() % uint64_t(config.vocab_size)));
+  }
+  for (int64_t i = 0; options.documents > 0 && i < batch.tokens(); ++i) {
+    const int64_t t = i % batch.seq_len;
+    const bool begins = t == 0 || double(random() >> 11) * 0x1p-53 < options.documents;
+    model.document_begin.push_back(begins ? int32_t(t) : model.document_begin.back());
   }
   return model;
 }

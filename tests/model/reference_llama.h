@@ -21,8 +21,9 @@ class ReferenceLlama {
   ReferenceLlama(const LlamaConfig& config, const Weights<S>& weights)
       : config_(config), weights_(weights) {}
 
-  // Of one row of tokens; the target -1 counts 0.
-  S loss(std::span<const int32_t> tokens, std::span<const int32_t> targets) const {
+  // Of one row of tokens; the target -1 counts 0. `document_begin`: as in TokenBatch.
+  S loss(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+         std::span<const int32_t> document_begin = {}) const {
     std::vector<std::vector<S>> x;
     for (const int32_t token : tokens) {
       const std::span<const S> row =
@@ -30,7 +31,7 @@ class ReferenceLlama {
       x.emplace_back(row.begin(), row.begin() + config_.hidden_size);
     }
     for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
-      block(fmt::format("model.layers.{}.", layer), x);
+      block(fmt::format("model.layers.{}.", layer), x, document_begin);
     S sum(0);
     for (size_t t = 0; t < x.size(); ++t)
       sum += reference_cross_entropy<S>(reference_linear<S>(norm(x[t], "model.norm"), at(head())),
@@ -40,8 +41,11 @@ class ReferenceLlama {
   S loss(const TokenBatch& batch, int64_t seq_len) const {
     S sum(0);
     for (size_t first = 0; first < batch.tokens.size(); first += size_t(seq_len))
-      sum += loss(batch.tokens.subspan(first, size_t(seq_len)),
-                  batch.targets.subspan(first, size_t(seq_len)));
+      sum +=
+          loss(batch.tokens.subspan(first, size_t(seq_len)),
+               batch.targets.subspan(first, size_t(seq_len)),
+               batch.document_begin.empty() ? batch.document_begin
+                                            : batch.document_begin.subspan(first, size_t(seq_len)));
     return sum;
   }
 
@@ -57,7 +61,8 @@ class ReferenceLlama {
     for (size_t c = 0; c < x.size(); ++c) x[c] += y[c];
   }
 
-  void block(const std::string& prefix, std::vector<std::vector<S>>& x) const {
+  void block(const std::string& prefix, std::vector<std::vector<S>>& x,
+             std::span<const int32_t> document_begin) const {
     const HeadShape shape{.heads = config_.num_attention_heads,
                           .head_dim = config_.head_dim(),
                           .theta = config_.rope_theta,
@@ -67,6 +72,8 @@ class ReferenceLlama {
     of_keys.heads = config_.key_value_heads();
     std::vector<std::vector<S>> keys, values;
     for (size_t t = 0; t < x.size(); ++t) {
+      const size_t begin = document_begin.empty() ? 0 : size_t(document_begin[t]);
+      const auto position = double(t - begin);
       const std::vector<S> in = norm(x[t], prefix + "input_layernorm");
       const auto project = [&](const char* which) {
         return reference_linear<S>(in, at(fmt::format("{}self_attn.{}_proj", prefix, which)));
@@ -77,10 +84,11 @@ class ReferenceLlama {
         return reference_head_norm<S>(y, at(fmt::format("{}self_attn.{}_norm", prefix, which)),
                                       config_.rms_norm_eps);
       };
-      keys.push_back(reference_rope<S>(normed("k"), of_keys, double(t)));
+      keys.push_back(reference_rope<S>(normed("k"), of_keys, position));
       values.push_back(project("v"));
-      const std::vector<S> query = reference_rope<S>(normed("q"), shape, double(t));
-      const std::vector<S> heads = reference_attention<S>(query, keys, values, shape);
+      const std::vector<S> query = reference_rope<S>(normed("q"), shape, position);
+      const std::vector<S> heads = reference_attention<S>(query, std::span(keys).subspan(begin),
+                                                          std::span(values).subspan(begin), shape);
       add(x[t], reference_linear<S>(heads, at(prefix + "self_attn.o_proj")));
     }
     for (std::vector<S>& row : x) mlp(prefix, row);

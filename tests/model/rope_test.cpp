@@ -35,7 +35,7 @@ TEST(RopeReference, AdjointIsTheInverseRotation) {
 
 class RopeOp : public testing::TestWithParam<Case> {
  protected:
-  Matrix rotated(float direction) {
+  Matrix rotated(float direction, std::vector<int32_t> document_begin = {}) {
     const int64_t positions = c_.first_position + c_.seq_len;
     const LlamaConfig config{.hidden_size = c_.heads * c_.head_dim,
                              .num_attention_heads = c_.heads};
@@ -49,8 +49,16 @@ class RopeOp : public testing::TestWithParam<Case> {
                        .head_dim = c_.head_dim,
                        .seq_len = c_.seq_len,
                        .first_position = c_.first_position,
-                       .direction = direction});
+                       .direction = direction,
+                       .document_begin = view_of(document_begin)});
     return bench_.get(qkv);
+  }
+
+  // On a CPU the host's memory is the device's.
+  static Tensor view_of(std::vector<int32_t>& numbers) {
+    const auto n = std::ssize(numbers);
+    if (n == 0) return {};
+    return {reinterpret_cast<std::byte*>(numbers.data()), DType::kI32, 1, n, n};
   }
 
   Case c_ = GetParam();
@@ -80,6 +88,29 @@ TEST_P(RopeOp, BothDirections) {
                     "rotated");
       }
     }
+  }
+}
+
+// The bits of a row of its own for each document.
+TEST_P(RopeOp, PositionsCountFromTheDocument) {
+  std::vector<int32_t> begins;
+  for (int64_t r = 0; r < c_.rows; ++r) {
+    const int64_t t = r % c_.seq_len;
+    begins.push_back(int32_t(t - t % 3));  // documents of three tokens
+  }
+  for (const float direction : {1.0f, -1.0f}) {
+    const Matrix got = rotated(direction, begins);
+    const int64_t seq_len = std::exchange(c_.seq_len, 3);
+    for (int64_t r = 0; r < c_.rows; ++r) {
+      // In rows of three tokens this one has the same place, if it is moved to it.
+      Matrix in = std::exchange(in_, random_matrix(3, in_.cols, c_.storage, 1));
+      const int64_t place = r % seq_len % 3;
+      for (int64_t c = 0; c < in.cols; ++c) in_.at(place, c) = in.at(r, c);
+      const Matrix want = rotated(direction);
+      std::swap(in, in_);
+      for (int64_t c = 0; c < in_.cols; ++c) ASSERT_EQ(got.at(r, c), want.at(place, c)) << r;
+    }
+    c_.seq_len = seq_len;
   }
 }
 

@@ -78,7 +78,12 @@ std::vector<Setting> regimes_and_optimizers() {
   return all;
 }
 
-// Grouped queries, normed heads and a tied matrix, whose gradient comes from both ends.
+std::vector<std::string> with_documents(std::vector<std::string> overrides) {
+  overrides.insert(overrides.end(), kDocumentOverrides.begin(), kDocumentOverrides.end());
+  return overrides;
+}
+
+// Documents that do not see each other; and grouped queries, normed heads and a tied matrix, whose gradient comes from both ends.
 std::vector<Setting> family() {
   const std::vector<std::string> fp8{"precision.compute=fp8", "precision.fp8_history=3",
                                      "precision.fp8_amax_update=step", "precision.fp8_lm_head=true",
@@ -92,7 +97,9 @@ std::vector<Setting> family() {
           {"family_bf16_muon", with_family(kOptimizers[5].overrides)},
           {"family_bf16_fp8_head", with_family(fp8)},
           {"family_nvfp4_fp8_head", with_family(nvfp4)},
-          {"family_recomputed", with_family(recomputed)}};
+          {"family_recomputed", with_family(recomputed)},
+          {"documents_fp32", with_documents(kRegimes[0].overrides)},
+          {"documents_bf16_fp8", with_documents(recomputed)}};
 }
 
 class Directory {

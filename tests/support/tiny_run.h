@@ -7,6 +7,7 @@
 #include "config/run_config.h"
 #include "core/io/safetensors.h"
 #include "data/token_shard.h"
+#include "data/token_stream.h"
 #include "device/device.h"
 #include "support/draws.h"
 #include "train/trainer.h"
@@ -23,7 +24,15 @@ inline void write_random_shard(const std::string& path, int64_t tokens, uint64_t
   TokenShardWriter writer(path, TokenWidth::kUint16);
   writer.append(ids);
   writer.commit();
+  std::vector<uint64_t> starts;  // of documents of 1 to 24 tokens
+  for (int64_t start = 0; start < tokens; start += 1 + int64_t(draws.index(24)))
+    starts.push_back(uint64_t(start));
+  write_document_index(index_path_of(path), starts, tokens);
 }
+
+// Overrides: rows of several documents that do not see each other.
+inline const std::vector<std::string> kDocumentOverrides{"data.attention=document",
+                                                         "data.packing=best_fit"};
 
 // Three training shards of unequal sizes, 890 tokens in all: 55 sequences of 16 per epoch, a little
 // over 9 steps of 6.

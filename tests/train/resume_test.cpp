@@ -1,9 +1,12 @@
 // Exact resume: k steps, a restart from the checkpoint and N - k steps equal N steps, bit for bit.
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_inputs.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
+#include "train/resume_check.h"
 
 namespace mpt::test {
 namespace {
@@ -81,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "optimizer.weight_decay_multiplicative=0.1",
                  "optimizer.weight_decay_multiplicative_mode=exponent", "schedule.shape=wsd"}},
         Variant{"update_statistics", {"log.update_statistics=1"}},
+        Variant{"documents", {"data.attention=document"}},
+        Variant{"documents_by_best_fit", kDocumentOverrides},
         Variant{"unshuffled", {"data.shuffle=false", "data.prefetch_steps=1"}}),
     [](const auto& instance) { return instance.param.name; });
 
@@ -163,6 +168,21 @@ TEST_F(ResumeRefused, WithAnotherStateFormat) {
   expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");
 }
 TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
+// A key that the version that saved did not know is at its default.
+TEST_F(ResumeRefused, NotForAKeyThatTheCheckpointLacks) {
+  TrainState saved = read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1));
+  ASSERT_EQ(saved.config.at("data").erase("attention"), 1u);
+  const auto data = open_training_data(config_);
+  EXPECT_NO_THROW(check_resumable(saved, "former", config_, *data));
+  RunConfig other = config_;
+  other.data.attention = AttentionScope::kDocument;
+  EXPECT_ERROR(check_resumable(saved, "former", other, *data), "data.attention = \"document\"",
+               "saved with \"row\"");
+}
+TEST_F(ResumeRefused, WithOtherDocuments) {
+  expect_refused({"data.attention=document"}, "data.attention");
+  expect_refused({"data.packing=best_fit"}, "data.packing");
+}
 TEST_F(ResumeRefused, WithOtherData) {
   expect_refused({"data.train=" + directory_.path() + "/train_0.bin"}, "data.train");
 }

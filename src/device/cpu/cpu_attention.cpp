@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include <omp.h>
 
@@ -18,6 +19,10 @@ namespace {
 constexpr int64_t kTile = 64;  // queries and keys per tile: a multiple of kTileColumns
 constexpr float kPaddedLse =
     1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
+
+// A score that counts for nothing beside any other, but is a number: a query may see no key of the
+// first tiles, and what these leave is multiplied by 0 as soon as it sees one.
+constexpr float kUnseen = std::numeric_limits<float>::lowest();
 
 // Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
 struct Padded {
@@ -122,6 +127,31 @@ void fill_above_diagonal(float* tile, float value) {
     std::fill(tile + r * kTile + r + 1, tile + r * kTile + align_up(r + 1, kTileColumns), value);
 }
 
+// What the queries of a sequence see.
+class SeenKeys {
+ public:
+  // `beginnings`: of all sequences, or none.
+  SeenKeys(const Tensor& beginnings, const AttentionShape& s, int64_t sequence)
+      : begin_(beginnings.data == nullptr ? nullptr
+                                          : beginnings.as<int32_t>() + sequence * s.seq_len),
+        tokens_(s.seq_len) {}
+
+  // The first key tile that queries from q on see: documents never begin earlier for later ones.
+  [[nodiscard]] int64_t first_tile(int64_t q) const {
+    return begin_ == nullptr ? 0 : begin_[q] / kTile * kTile;
+  }
+  // Sets the scores of keys before each query's document to `value`, in the tile of q and k.
+  void fill_before_documents(float* scores, int64_t q, int64_t k, float value) const {
+    if (begin_ == nullptr) return;
+    for (int64_t r = std::min(kTile, tokens_ - q) - 1; r >= 0 && begin_[q + r] > k; --r)
+      std::fill_n(scores + r * kTile, std::min(begin_[q + r] - k, kTile), value);
+  }
+
+ private:
+  const int32_t* begin_;
+  int64_t tokens_;
+};
+
 // A few rows of a tile, kColumns wide: enough to hide latency, few enough for the registers.
 template <int kColumns>
 struct Rows {
@@ -223,12 +253,14 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
   pack_rows(head_slice<T>(call.qkv, s, head, QkvPart::kV), 0, p.tokens, s, 1.0f, w.values);
   const HeadSlice<T> target = head_slice<T>(call.out, s, head);
   float* log_sum_exp = call.log_sum_exp.as<float>() + head.row * call.log_sum_exp.stride;
+  const SeenKeys seen(call.document_begin, s, head.sequence);
   for (int64_t q = 0; q < s.seq_len; q += kTile) {
     float maximum[kTile], sum[kTile] = {};
     std::fill_n(maximum, kTile, -INFINITY);
     pack_rows(queries, q, kTile, s, scale, w.queries);
-    for (int64_t k = 0; k <= q; k += kTile) {
-      const bool diagonal = k == q, first = k == 0;
+    const int64_t first_tile = seen.first_tile(q);
+    for (int64_t k = first_tile; k <= q; k += kTile) {
+      const bool diagonal = k == q, first = k == first_tile;
       tile_gemm(Accumulate::kNo, {.m = kTile,
                                   .n = kTile,
                                   .k = p.dim,
@@ -239,6 +271,7 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
                                   .ldc = kTile,
                                   .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
+      seen.fill_before_documents(w.scores, q, k, kUnseen);
       softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim,
                    [&](int64_t r) MPT_ALWAYS_INLINE {
                      prefetch_row<Use::kWrite>(target, q + r, s);
@@ -336,10 +369,15 @@ struct KeySums {
   bool empty;
 };
 
-// All gradient contributions between key tile k and query tile q.
+struct TilePlace {
+  int64_t q, k;  // first query and first key
+};
+
+// All gradient contributions between a tile of queries and one of keys.
 template <class F>
-void backward_tile(const BackwardScratch& w, const KeySums& sums, const Padded& p, int64_t q,
-                   int64_t k, const F& on_diagonal) {
+void backward_tile(const BackwardScratch& w, const KeySums& sums, const SeenKeys& seen,
+                   const Padded& p, TilePlace at, const F& on_diagonal) {
+  const auto [q, k] = at;
   const bool diagonal = k == q;
   // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
@@ -373,10 +411,12 @@ void backward_tile(const BackwardScratch& w, const KeySums& sums, const Padded& 
     fill_above_diagonal(w.probabilities, -INFINITY);
     fill_above_diagonal(w.d_scores, 0.0f);
   }
+  seen.fill_before_documents(w.probabilities, q, k, kUnseen);
   score_gradients(w, q, diagonal, on_diagonal);
   const bool first = diagonal && sums.empty;
   add_gemm(first, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, sums.d_values);
-  add_gemm(k == 0, {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys, w.d_queries + q * p.dim);
+  add_gemm(k == seen.first_tile(q), {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys,
+           w.d_queries + q * p.dim);
   add_gemm(first, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, sums.d_keys);
 }
 
@@ -393,6 +433,7 @@ void backward_head(const AttentionBackward& call, const QueryHead& head, const B
   pack_rows(head_slice<T>(call.qkv, s, head), 0, p.tokens, s, scale, w.queries);
   pack_rows(head_slice<T>(call.d_out, s, head), 0, p.tokens, s, 1.0f, w.d_out);
   row_deltas<T>(call, head, w);
+  const SeenKeys seen(call.document_begin, s, head.sequence);
   const HeadSlice<T> d_queries = head_slice<T>(call.d_qkv, s, head),
                      d_keys = head_slice<T>(call.d_qkv, s, head, QkvPart::kK),
                      d_values = head_slice<T>(call.d_qkv, s, head, QkvPart::kV);
@@ -402,8 +443,8 @@ void backward_head(const AttentionBackward& call, const QueryHead& head, const B
     pack_rows(keys, k, kTile, s, 1.0f, w.keys);
     pack_tile_transposed(keys, k, s, w.keys_t);
     pack_tile_transposed(values, k, s, w.values_t);
-    for (int64_t q = k; q < s.seq_len; q += kTile)
-      backward_tile(w, sums, p, q, k, [&](int64_t r) MPT_ALWAYS_INLINE {
+    for (int64_t q = k; q < s.seq_len && seen.first_tile(q) <= k; q += kTile)
+      backward_tile(w, sums, seen, p, {q, k}, [&](int64_t r) MPT_ALWAYS_INLINE {
         for (const auto& target : {d_queries, d_keys, d_values})
           prefetch_row<Use::kWrite>(target, k + r, s);
       });

@@ -29,13 +29,21 @@ class CudnnOrGemms final : public Attention {
   CudnnOrGemms(CUstream_st* stream, CudaAttention kind, DeterministicAttention deterministic)
       : kind_(kind), cudnn_(stream, deterministic), gemms_(stream) {}
 
+  void set_scope(AttentionScope scope) override {
+    if (scope == AttentionScope::kDocument && kind_ == CudaAttention::kCudnn)
+      throw error("cuDNN attention is not set up to keep attention within documents");
+    scope_ = scope;
+    objections_.clear();
+  }
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override {
     chosen_for(shape, storage).reserve(allocator, shape, storage);
   }
   void forward(const AttentionForward& call) override {
+    check_scope(call.document_begin);
     chosen_for(call.shape, call.qkv.dtype).forward(call);
   }
   void backward(const AttentionBackward& call) override {
+    check_scope(call.document_begin);
     chosen_for(call.shape, call.qkv.dtype).backward(call);
   }
   std::string in_use(const AttentionShape& shape, DType storage) override {
@@ -51,6 +59,10 @@ class CudnnOrGemms final : public Attention {
     auto operator<=>(const Kind&) const = default;
   };
 
+  void check_scope(const Tensor& document_begin) const {
+    check(document_begin.data == nullptr || scope_ == AttentionScope::kDocument,
+          "a call with documents; attention is over a {}", name_of(scope_));
+  }
   Attention& chosen_for(const AttentionShape& s, DType storage) {
     return objection_to(s, storage) ? static_cast<Attention&>(gemms_) : cudnn_;
   }
@@ -61,6 +73,7 @@ class CudnnOrGemms final : public Attention {
     return known->second;
   }
   std::optional<std::string> ask(const AttentionShape& s, DType storage) {
+    if (scope_ == AttentionScope::kDocument) return "not set up for attention within documents";
     std::optional<std::string> objection = cudnn_.objection(s, storage);
     // With fp32 everyone expects it.
     if (!objection || (kind_ == CudaAttention::kAuto && storage == DType::kF32)) return objection;
@@ -74,6 +87,7 @@ class CudnnOrGemms final : public Attention {
   }
 
   CudaAttention kind_;
+  AttentionScope scope_ = AttentionScope::kRow;
   CudnnAttention cudnn_;
   GemmAttention gemms_;
   std::map<Kind, std::optional<std::string>> objections_;

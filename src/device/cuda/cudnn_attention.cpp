@@ -49,6 +49,10 @@ void check_statistics(const Tensor& t) {
         t.cols, t.stride);
 }
 
+void check_no_documents(const Tensor& document_begin) {
+  check(document_begin.data == nullptr, "cuDNN attention does not keep within documents");
+}
+
 bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
 
 // --- what cuDNN takes ----------------------------------------------------------------------------
@@ -169,6 +173,7 @@ void* CudnnAttention::workspace(int64_t bytes) const {
 void CudnnAttention::forward(const AttentionForward& call) {
   check_shapes(call);
   check_statistics(call.log_sum_exp);
+  check_no_documents(call.document_begin);
   const AttentionShape& s = call.shape;
   if (is_empty(s)) return;
   SdpaKey key = forward_key(s, s.batch);
@@ -188,6 +193,7 @@ void CudnnAttention::forward(const AttentionForward& call) {
 void CudnnAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
   check_statistics(call.log_sum_exp);
+  check_no_documents(call.document_begin);
   if (is_empty(call.shape)) return;
   const AttentionGroups groups = attention_groups(call.shape, deterministic_);
   for (int64_t group = 0; group < groups.count; ++group)

@@ -44,6 +44,21 @@ __device__ void store_rounded(T* target, const float (&source)[kPack<T>]) {
   store(target, rounded);
 }
 
+struct SeenKeys {
+  int64_t first, last;
+
+  [[nodiscard]] __device__ bool contains(int64_t col) const { return col >= first && col <= last; }
+  // Whether any, and whether all, of N columns from `col` on are seen.
+  template <int N>
+  [[nodiscard]] __device__ bool any_of(int64_t col) const {
+    return col + N > first && col <= last;
+  }
+  template <int N>
+  [[nodiscard]] __device__ bool all_of(int64_t col) const {
+    return col >= first && col + N <= last + 1;
+  }
+};
+
 // The scores of a chunk of pairs: row r is token r % tokens of pair first_pair + r / tokens.
 struct ScoreRows {
   float*
@@ -51,8 +66,16 @@ struct ScoreRows {
   int64_t rows, tokens, stride;
   float* log_sum_exp;  // of the chunk's first pair
   int64_t log_sum_exp_stride;
+  const int32_t* document_begin;  // of the chunk's first sequence; null: every row is one document
+  int64_t heads;                  // per sequence in this chunk
 
   [[nodiscard]] __device__ int64_t token(int64_t row) const { return row % tokens; }
+  // The keys that a row sees: from where its document begins to its own token.
+  [[nodiscard]] __device__ SeenKeys seen(int64_t row) const {
+    const int64_t t = token(row);
+    if (document_begin == nullptr) return {0, t};
+    return {document_begin[row / tokens / heads * tokens + t], t};
+  }
   [[nodiscard]] __device__ float* scores_of(int64_t row) const { return scores + row * stride; }
   [[nodiscard]] __device__ float& log_sum_exp_of(int64_t row) const {
     return log_sum_exp[row / tokens * log_sum_exp_stride + row % tokens];
@@ -94,18 +117,20 @@ struct Normaliser {
   }
 };
 
+// Loads N scores from column `col` on; those of keys that are not seen become -inf, so their
+// exponentials are 0.
 template <int N>
-__device__ bool crosses_diagonal(int64_t col, int64_t token) {
-  return col + N > token + 1;
+__device__ void load_seen(const float* scores, int64_t col, const SeenKeys& seen, float (&x)[N]) {
+  load_floats(scores + col, x);
+  if (!seen.all_of<N>(col))
+    for (int i = 0; i < N; ++i) x[i] = seen.contains(col + i) ? x[i] : -INFINITY;
 }
 
-// Loads N scores from column `col` on; those after the diagonal become -inf, so their exponentials
-// are 0.
+// The first column of the round of a warp's lanes in which the seen keys begin.
 template <int N>
-__device__ void load_causal(const float* scores, int64_t col, int64_t token, float (&x)[N]) {
-  load_floats(scores + col, x);
-  if (crosses_diagonal<N>(col, token))
-    for (int i = 0; i < N; ++i) x[i] = col + i <= token ? x[i] : -INFINITY;
+__device__ int64_t first_round(const SeenKeys& seen) {
+  constexpr int64_t kRound = int64_t{WarpGroup::kLanes} * N;
+  return seen.first / kRound * kRound;
 }
 
 // Replaces S by P = softmax(S) and writes log_sum_exp.
@@ -115,25 +140,27 @@ __global__ void __launch_bounds__(kThreadsPerBlock) softmax_kernel(ScoreRows r) 
   if (row >= r.rows) return;
   constexpr int N = kPack<T>;
   const WarpGroup group;
-  const int64_t token = r.token(row), mine = group.lane() * N;
+  const SeenKeys seen = r.seen(row);
+  const int64_t mine = group.lane() * N;
   const float* scores = r.scores_of(row);
   Normaliser normaliser;
 #pragma unroll 2
-  for (int64_t col = mine; col <= token; col += WarpGroup::kLanes * N) {
+  for (int64_t col = first_round<N>(seen) + mine; col <= seen.last; col += WarpGroup::kLanes * N) {
+    if (!seen.any_of<N>(col)) continue;
     float x[N];
-    load_causal(scores, col, token, x);
+    load_seen(scores, col, seen, x);
     normaliser.add(x);
   }
   const float log_sum_exp = normaliser.log_sum_exp(group);
   if (group.lane() == 0) r.log_sum_exp_of(row) = log_sum_exp;
   T* probabilities = reinterpret_cast<T*>(r.scores_of(row));
-  const int64_t end = band_end(token, r.tokens);
+  const int64_t end = band_end(seen.last, r.tokens);
   // In place is safe: a round of lanes writes at or before what it reads.
   for (int64_t first = 0; first < end; first += WarpGroup::kLanes * N) {
     const int64_t col = first + mine;
     float x[N] = {};
-    if (col <= token) {
-      load_causal(scores, col, token, x);
+    if (seen.any_of<N>(col)) {
+      load_seen(scores, col, seen, x);
       for (int i = 0; i < N; ++i) x[i] = exp_of(x[i] - log_sum_exp);
     }
     __syncwarp();
@@ -166,7 +193,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   if (row >= r.rows) return;
   constexpr int N = kPack<T>;
   const WarpGroup group;
-  const int64_t token = r.token(row), end = band_end(token, r.tokens);
+  const SeenKeys seen = r.seen(row);
+  const int64_t end = band_end(seen.last, r.tokens);
   const float *scores = r.scores_of(row), *d_probabilities = d_scores + row * r.stride;
   T* probabilities_out = reinterpret_cast<T*>(r.scores_of(row));
   T* d_scores_out = reinterpret_cast<T*>(d_scores + row * r.stride);
@@ -174,16 +202,16 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   for (int64_t first = 0; first < end; first += WarpGroup::kLanes * N) {
     const int64_t col = first + group.lane() * N;
     float p[N] = {}, d[N] = {};
-    if (col <= token) {
-      load_causal(scores, col, token, p);
+    if (seen.any_of<N>(col)) {
+      load_seen(scores, col, seen, p);
       load_floats(d_probabilities + col, d);
       for (int i = 0; i < N; ++i) {
         p[i] = exp_of(p[i] - log_sum_exp);
         d[i] = p[i] * (d[i] - delta);
       }
       // dP after the diagonal is arbitrary, possibly not finite.
-      if (crosses_diagonal<N>(col, token))
-        for (int i = 0; i < N; ++i) d[i] = col + i <= token ? d[i] : 0.0f;
+      if (!seen.all_of<N>(col))
+        for (int i = 0; i < N; ++i) d[i] = seen.contains(col + i) ? d[i] : 0.0f;
     }
     __syncwarp();
     if (col < end) {
@@ -322,14 +350,19 @@ class ChunkWork {
             .tokens = shape_.seq_len,
             .head_dim = shape_.head_dim};
   }
-  [[nodiscard]] ScoreRows score_rows(const Tensor& log_sum_exp) const {
+  [[nodiscard]] ScoreRows score_rows(const Tensor& log_sum_exp,
+                                     const Tensor& document_begin) const {
     const int64_t pair = chunk_.sequence * shape_.heads + chunk_.head;
     return {.scores = scratch_.matrices,
             .rows = chunk_.pairs() * shape_.seq_len,
             .tokens = shape_.seq_len,
             .stride = score_stride(shape_),
             .log_sum_exp = log_sum_exp.as<float>() + pair * log_sum_exp.stride,
-            .log_sum_exp_stride = log_sum_exp.stride};
+            .log_sum_exp_stride = log_sum_exp.stride,
+            .document_begin = document_begin.data == nullptr
+                                  ? nullptr
+                                  : document_begin.as<int32_t>() + chunk_.sequence * shape_.seq_len,
+            .heads = chunk_.heads};
   }
 
   // One call per head, or per sequence and reader, whichever is fewer.
@@ -435,7 +468,7 @@ void forward_chunk(const AttentionForward& call, const ChunkWork& work, cudaStre
   const DType dtype = call.qkv.dtype;
   multiply_causal(work, work.tokens(call.qkv), work.tokens(call.qkv, QkvPart::kK),
                   work.scores(DType::kF32), score_scale(call.shape));
-  const ScoreRows rows = work.score_rows(call.log_sum_exp);
+  const ScoreRows rows = work.score_rows(call.log_sum_exp, call.document_begin);
   launch(dtype == DType::kF32 ? softmax_kernel<float> : softmax_kernel<bf16>,
          warp_per_row(rows.rows, stream), rows);
   gather_from_keys(work, work.scores(dtype), work.tokens(call.qkv, QkvPart::kV),
@@ -445,7 +478,7 @@ void forward_chunk(const AttentionForward& call, const ChunkWork& work, cudaStre
 template <class T>
 void score_gradients(const AttentionBackward& call, const Chunk& chunk, const ChunkWork& work,
                      cudaStream_t stream) {
-  const ScoreRows rows = work.score_rows(call.log_sum_exp);
+  const ScoreRows rows = work.score_rows(call.log_sum_exp, call.document_begin);
   const OutputRows<T> outputs{.out = work.tokens(call.out).first.as<T>(),
                               .d_out = work.tokens(call.d_out).first.as<T>(),
                               .out_stride = call.out.stride,

@@ -21,7 +21,7 @@ struct RopePacks {
   MPT_HD void operator()(int64_t i) const {
     const int64_t half = packs_of_half(), token = i / items(), in_token = i - token * items();
     const int64_t head = in_token / half, in_head = in_token - head * half;
-    const int64_t angle = (rope.first_position + token % rope.seq_len) * half + in_head;
+    const int64_t angle = rope.position_of(token) * half + in_head;
     const int64_t lower = token * (rope.stride / kWidth) + 2 * head * half + in_head,
                   upper = lower + rope.rotated_heads * half;
     Pack<T, kWidth> pairs[2][2] = {

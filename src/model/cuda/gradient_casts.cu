@@ -57,7 +57,8 @@ bool cast_rotated(cudaStream_t stream, const RopeCall& rope, const Fp8CastCall& 
                               .head_dim = int(rope.head_dim),
                               .seq_len = uint32_t(rope.seq_len),
                               .first_position = uint32_t(rope.first_position),
-                              .direction = rope.direction};
+                              .direction = rope.direction,
+                              .document_begin = rope.document_begin.as<int32_t>()};
   cast_tiles_to<kGradients>(
       stream, Fp8Source<PackedRotation>{{qkv.rows, qkv.cols}, source, Format::kF32}, call);
   return true;

@@ -16,6 +16,7 @@ struct PackedRotation {
   int head_dim;
   uint32_t seq_len, first_position;  // token n is at first_position + n % seq_len
   float direction;
+  const int32_t* document_begin;  // as in Rope
 };
 
 template <>
@@ -33,8 +34,10 @@ struct LaneValues<PackedRotation> {
     first_ = in_head < half;
     partner_.fetch(first_ ? from + half : from - half, part);
     const auto token = static_cast<uint32_t>(span.row);
-    const int64_t angle = int64_t{source.first_position + token % source.seq_len} * half +
-                          (first_ ? in_head : in_head - half);
+    uint32_t position = source.first_position + token % source.seq_len;
+    if (source.document_begin != nullptr)
+      position -= static_cast<uint32_t>(source.document_begin[token]);
+    const int64_t angle = int64_t{position} * half + (first_ ? in_head : in_head - half);
     cosine_ = load_pack<kLaneCodes>(source.cosine + angle);
     sine_ = load_pack<kLaneCodes>(source.sine + angle);
     direction_ = source.direction;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include "core/bf16.h"
 #include "core/group.h"
@@ -32,7 +33,13 @@ struct Rope {
   int64_t head_dim;
   int64_t seq_len;  // token n is at position first_position + n % seq_len
   int64_t first_position;
-  float direction;  // +1 forward, -1 backward
+  float direction;                          // +1 forward, -1 backward
+  const int32_t* document_begin = nullptr;  // [N] if positions count from there, else null
+
+  [[nodiscard]] MPT_HD int64_t position_of(int64_t token) const {
+    const int64_t in_row = token % seq_len;
+    return first_position + (document_begin == nullptr ? in_row : in_row - document_begin[token]);
+  }
 
   [[nodiscard]] std::array<RowMemory, 1> memory(int64_t token) const {
     return {RowMemory::of(qkv + token * stride, rotated_heads * head_dim)};
@@ -40,7 +47,7 @@ struct Rope {
 
   template <class G>
   MPT_HD void operator()(G group, int64_t token) const {
-    const int64_t half = head_dim / 2, position = first_position + token % seq_len;
+    const int64_t half = head_dim / 2, position = position_of(token);
     const float *cos_row = cosine + position * half, *sin_row = sine + position * half;
     const float way = direction;
     for (int64_t head = 0; head < rotated_heads; ++head) {

@@ -1,0 +1,21 @@
+// What a token sees of its row. Where rows hold several documents and attention stays within them,
+// `document_begin` says of every token where in its row its document begins: t where one begins at
+// t, else that of token t - 1.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "core/enum_names.h"
+
+namespace mpt {
+
+// row: all earlier tokens; document: those of its own document.
+enum class AttentionScope : uint8_t { kRow, kDocument };
+template <>
+struct EnumNames<AttentionScope> {
+  static constexpr std::array<std::string_view, 2> kNames{"row", "document"};
+};
+
+}  // namespace mpt
