@@ -92,10 +92,11 @@ struct DataConfig {
                {.doc = "of packed rows: stream cuts the stream of all documents every seq_len "
                        "tokens; best_fit fills rows with whole documents and pads them, and cuts "
                        "only those longer than a row"});
-    v.optional("attention", attention,
-               {.doc = "what a token of a packed row sees: row, all earlier tokens; document, those "
-                       "of its own document, from whose beginning positions count; nothing is "
-                       "predicted across documents"});
+    v.optional(
+        "attention", attention,
+        {.doc = "what a token of a packed row sees: row, all earlier tokens; document, those "
+                "of its own document, from whose beginning positions count; nothing is "
+                "predicted across documents"});
     v.optional("shuffle", shuffle,
                {.doc = "visit sequences in a seeded random order, a new one each epoch"});
     v.optional("prefetch_steps", prefetch_steps,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "core/json/config_reader.h"
 #include "inference/weights_checkpoint.h"
 #include "optim/schedule.h"
+#include "train/resumed_data.h"
 
 namespace mpt {
 namespace {
@@ -61,15 +61,6 @@ std::string dotted(std::string pointer) {
   return pointer.substr(1);
 }
 
-// The saved run's config, if it still parses.
-std::optional<RunConfig> saved_config(const TrainState& saved) {
-  try {
-    return parse_run_config(JsonDocument::of_value(saved.config, "the checkpoint's config"));
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 // The saved keys under their current names: {"batch.seq_len": 64, ...}. A key that the version that
 // saved did not have yet has its default.
 nlohmann::json saved_keys(const TrainState& saved, const std::optional<RunConfig>& config) {
@@ -107,101 +98,23 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
       schedule_factor(config.schedule, step + 1, is), step + 1);
 }
 
-constexpr const char* kTokens = "data_tokens";
-constexpr const char* kOrder = "data_order";
+}  // namespace
 
-// Of the state's `extra`; null if it is not there.
 nlohmann::json extra_of(const TrainState& saved, const std::string& key) {
   return saved.extra.is_object() ? saved.extra.value(key, nlohmann::json()) : nlohmann::json();
 }
 
-// Of the one corpus without a name.
-MixtureOrder unnamed_order() { return MixtureOrder({{0, {{"", kRowsPerCycle}}}}); }
-
-// " of books"; "" for the corpus without a name.
-std::string of_corpus(const std::string& name) { return name.empty() ? "" : " of " + name; }
-
-std::string called(const std::string& name) {
-  return name.empty() ? "the corpus without a name" : "the corpus " + name;
-}
-
-// Tokens of the saved run's corpora, by name.
-std::map<std::string, int64_t> saved_tokens(const TrainState& saved,
-                                            const std::string& checkpoint) {
-  const nlohmann::json value = extra_of(saved, kTokens);
-  if (!value.is_object()) return {{"", saved_count(saved, checkpoint, kTokens)}};
-  std::map<std::string, int64_t> tokens;
-  for (const auto& [name, count] : value.items()) {
-    if (!count.is_number_integer())
-      throw error("{}: cannot be resumed: extra.{} of its state is {}; expected whole numbers",
-                  checkpoint, kTokens, value.dump());
-    tokens[name] = count.get<int64_t>();
+std::optional<RunConfig> saved_config(const TrainState& saved) {
+  if (!saved.config.is_object()) return std::nullopt;
+  try {
+    return parse_run_config(JsonDocument::of_value(saved.config, "the checkpoint's config"));
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  return tokens;
-}
-
-// A corpus that was read before must be the same; others may come and go.
-void check_corpora(const TrainState& saved, const std::string& checkpoint, const Mixture& data) {
-  std::map<std::string, int64_t> before = saved_tokens(saved, checkpoint);
-  for (const Corpus& corpus : data.corpora()) {
-    const auto found = before.find(corpus.name);
-    if (found == before.end()) {
-      spdlog::warn("resume: {} is new, and read from its beginning", called(corpus.name));
-      continue;
-    }
-    if (found->second != corpus.rows->tokens())
-      throw error(
-          "{}: cannot be resumed: it was trained on shards{} of {} tokens in total, data.train now "
-          "names {}. The saved data position is valid only for the same shards",
-          checkpoint, of_corpus(corpus.name), found->second, corpus.rows->tokens());
-    before.erase(found);
-  }
-  for (const auto& [name, tokens] : before)
-    spdlog::warn("resume: {} is no longer read", called(name));
-}
-
-std::string text_of(const CycleShares& shares) {
-  std::string text;
-  for (const auto& [name, rows] : shares)
-    text += fmt::format("{}{:.1f} % {}", text.empty() ? "" : ", ",
-                        100.0 * double(rows) / double(kRowsPerCycle), name);
-  return text;
-}
-
-}  // namespace
-
-nlohmann::json tokens_by_corpus(const Mixture& training_data) {
-  nlohmann::json tokens = nlohmann::json::object();
-  for (const Corpus& corpus : training_data.corpora()) {
-    if (corpus.name.empty()) return corpus.rows->tokens();
-    tokens[corpus.name] = corpus.rows->tokens();
-  }
-  return tokens;
-}
-
-void add_order(TrainState& state, const Mixture& training_data) {
-  if (!(training_data.order() == unnamed_order()))
-    state.extra[kOrder] = training_data.order().json();
-}
-
-std::shared_ptr<const Mixture> continued_data(const TrainState& saved,
-                                              const std::string& checkpoint,
-                                              const Mixture& training_data) {
-  const nlohmann::json value = extra_of(saved, kOrder);
-  const MixtureOrder former = value.is_null()
-                                  ? unnamed_order()
-                                  : MixtureOrder::parse(value, checkpoint + ": extra." + kOrder);
-  MixtureOrder order = training_data.order().continuing(former, saved.cursor);
-  if (!(order == former))
-    for (const MixtureSegment& segment : order.segments())
-      if (segment.first_row >= saved.cursor)
-        spdlog::warn("resume: rows from {} on: {}", segment.first_row, text_of(segment.shares));
-  return training_data.in_order(std::move(order));
 }
 
 RecordedRows rows_of(const TrainState& saved) {
-  const std::optional<RunConfig> config =
-      saved.config.is_object() ? saved_config(saved) : std::nullopt;
+  const std::optional<RunConfig> config = saved_config(saved);
   return config ? rows_of(*config) : RecordedRows{};
 }
 
@@ -240,7 +153,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
                 "resume: {} was {}, is now {}", key, text(before), text(now));
   }
-  check_corpora(saved, checkpoint, training_data);
+  check_corpora(former_data(saved, checkpoint, config), checkpoint, training_data);
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
     throw error("{} is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,

@@ -1,7 +1,7 @@
 // Whether a checkpoint can be continued with the present config.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -21,16 +21,8 @@ namespace mpt {
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
                      const RunConfig& config, const Mixture& training_data);
 
-// How the order of rows goes into a state's `extra`: data_tokens, the tokens of each corpus by its
-// name, or their number where the corpus has no name; and data_order, MixtureOrder::json(), where
-// corpora have names.
-nlohmann::json tokens_by_corpus(const Mixture& training_data);
-void add_order(TrainState& state, const Mixture& training_data);
-// The corpora in the order of the saved run up to its cursor, and in their present order from
-// there; says so if the two differ. Throws Error if the saved value is not an order.
-std::shared_ptr<const Mixture> continued_data(const TrainState& saved,
-                                              const std::string& checkpoint,
-                                              const Mixture& training_data);
+// The saved run's config; nothing if it is no longer valid.
+std::optional<RunConfig> saved_config(const TrainState& saved);
 
 // The rows of a saved run's batches, whole steps where its config names none; zeros if that config
 // is no longer valid.
@@ -42,7 +34,9 @@ nlohmann::json gemms_json(Device& device);
 // differ in the last bits. Throws Error if the saved value does not have gemms_json()'s form.
 void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device);
 
-// A count from the checkpoint's `extra`. Throws Error if it is missing or not a whole number >= 0.
+// Of the checkpoint's `extra`; null if it is not there.
+nlohmann::json extra_of(const TrainState& saved, const std::string& key);
+// A count from there. Throws Error if it is missing or not a whole number >= 0.
 int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key);
 
 }  // namespace mpt

@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "parallel/data_parallel.h"
 #include "train/resume_check.h"
+#include "train/resumed_data.h"
 
 namespace mpt {
 
@@ -70,7 +71,9 @@ void Trainer::resume(const std::string& checkpoint) {
   check_resumable(preview, checkpoint, config_, *train_data_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
-  train_data_ = continued_data(preview, checkpoint, *train_data_);
+  const FormerData former = former_data(preview, checkpoint, config_);
+  former_tokens_ = former.tokens;
+  train_data_ = continued_data(former, preview.cursor, *train_data_);
   loader_.seek(train_data_, preview.cursor);
 }
 
@@ -270,12 +273,10 @@ TrainState Trainer::state() const {
                    .cursor = loader_.cursor(),
                    .seed = config_.seed,
                    .config = resolved_json(config_),
-                   .extra = {{"skipped_steps", skipped_},
-                             {"data_tokens", tokens_by_corpus(*train_data_)},
-                             {"products", gemms_json(device_)}},
+                   .extra = {{"skipped_steps", skipped_}, {"products", gemms_json(device_)}},
                    .tokens = tokens_};
   if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
-  add_order(state, *train_data_);
+  add_data(state, *train_data_, former_tokens_);
   return state;
 }
 

@@ -5,6 +5,7 @@
 // order of sums.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,6 +93,7 @@ class Trainer {
   BatchPlan batch_;
   int64_t total_steps_;
   std::shared_ptr<const Mixture> train_data_;
+  std::map<std::string, int64_t> former_tokens_;  // by corpus, of the run that this one continues
   std::vector<ValidationSet> validation_data_;
   std::optional<TextBytes> text_;  // of the validation data
   std::unique_ptr<Allocator> allocator_;

@@ -127,6 +127,35 @@ TEST_F(MixtureRun, CannotGoOnWithOtherShardsOfACorpus) {
       "of a of 301 tokens", "now names 512");
 }
 
+// What was read of a corpus that is left out for a while is not read again, and must not change.
+TEST_F(MixtureRun, RemembersACorpusThatWasLeftOut) {
+  const std::string only_a =
+      fmt::format(R"(data.train=[{{"name":"a","files":"{}/train_0.bin","weight":1}}])", path());
+  const RunConfig whole = run("whole", {corpora(path(), 3, 1)});
+  const RunConfig without = run("without", {only_a}, checkpoint_path(whole, 9));
+  const RunConfig later = run("later", {only_a}, checkpoint_path(without, 12));
+  const RunConfig back = run("back", {corpora(path(), 1, 1)}, checkpoint_path(later, 15));
+  const MixtureOrder order(
+      {{0, {{"a", 750}, {"b", 250}}}, {9 * 6, {{"a", 1000}}}, {15 * 6, {{"a", 500}, {"b", 500}}}});
+  expect_rows(back, *open_training_data(back)->in_order(order), 15);
+  EXPECT_ERROR(run("other",
+                   {"data.train=" + std::string(R"([{"name":"b","files":")") + path() +
+                    R"(/train_0.bin","weight":1}])"},
+                   checkpoint_path(later, 15)),
+               "shards of b of", "the same shards");
+}
+
+// A run on a plain list of shards goes on as one of several corpora.
+TEST_F(MixtureRun, GoesOnWithACorpusThatGetsAName) {
+  const std::string shards = path() + "/train_0.bin";
+  const RunConfig plain = run("plain", {"data.train=" + shards});
+  const RunConfig mixed = run("mixed", {corpora(path(), 3, 1)}, checkpoint_path(plain, 9));
+  const MixtureOrder order({{0, {{"a", 1000}}}, {9 * 6, {{"a", 750}, {"b", 250}}}});
+  expect_rows(mixed, *open_training_data(mixed)->in_order(order), 9);
+  const RunConfig again = run("again", {corpora(path(), 3, 1)}, checkpoint_path(mixed, 15));
+  EXPECT_TRUE(tensors_at(again, kTinySteps) == tensors_at(mixed, kTinySteps));
+}
+
 // --- validation ----------------------------------------------------------------------------------
 
 TEST_F(MixtureRun, EvaluatesEachSetAndAll) {
