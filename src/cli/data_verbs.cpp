@@ -23,7 +23,7 @@ void add_corpus_options(CLI::App& verb, CorpusOptions& corpus) {
   add_choice(verb, "--as", corpus.as,
              "what all inputs hold, whatever their names: text, jsonl, parquet");
   add_text(verb, "--text-field", corpus.text_field,
-           "JSON key or Parquet column that holds the text");
+           "JSON key or Parquet column that holds the text; by default text");
   add_choice(verb, "--on-bad-document", corpus.on_bad_document,
              "what to do on invalid UTF-8 or a line without the text field: error, skip");
   add_count(verb, "--max-document-bytes", corpus.max_document_bytes,

@@ -102,6 +102,12 @@ CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& targ
   return target.empty() ? option : option->default_str(target);
 }
 
+CLI::Option* add_text(CLI::App& verb, const std::string& name, std::optional<std::string>& target,
+                      const std::string& help) {
+  const auto set = [&target, name](const std::string& text) { target = filled(name, text); };
+  return verb.add_option_function<std::string>(name, set, help)->type_name("TEXT");
+}
+
 CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
                        const std::string& help) {
   const auto set = [&target, name](const std::vector<std::string>& texts) {

@@ -38,6 +38,8 @@ CLI::Option* add_real(CLI::App& verb, const std::string& name, double& target,
                       const RealRange& range, const std::string& help);
 CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& target,
                       const std::string& help);
+CLI::Option* add_text(CLI::App& verb, const std::string& name, std::optional<std::string>& target,
+                      const std::string& help);
 // May be given several times and take several values at once, as an expanded glob does.
 CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
                        const std::string& help);

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
-
-#include <spdlog/spdlog.h>
 
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
 #include "core/progress.h"
-#include "data/tokenizer_json.h"
+#include "inference/gguf_tokenizer.h"
 #include "model/rope_table.h"
 
 namespace mpt {
@@ -18,97 +15,6 @@ namespace {
 
 constexpr const char* kEnding = ".gguf";
 constexpr const char* kFrequencies = "rope_freqs.weight";
-
-// --- the tokenizer -------------------------------------------------------------------------------
-
-void require_piece(const Tokenizer& tokenizer, std::string_view which, int64_t id) {
-  if (id < 0)
-    throw error(
-        "{}: has no {} piece, and llama.cpp would take another for it; export a GGUF file without "
-        "the tokenizer (--no-tokenizer), or use --format hf",
-        tokenizer.path(), which);
-}
-
-// llama.cpp merges by scores as SentencePiece does, with the settings that are checked here.
-void require_expressible(const Tokenizer& tokenizer, const SentencePieceModel& model) {
-  std::string reason = not_in_tokenizer_json(model);
-  if (reason.empty() && !model.byte_fallback) reason = "byte_fallback is not set; expected true";
-  if (reason.empty() && model.remove_extra_whitespaces)
-    reason = "remove_extra_whitespaces is set; expected false";
-  if (!reason.empty())
-    throw error(
-        "{}: llama.cpp would give other ids: {}; export a GGUF file without the tokenizer "
-        "(--no-tokenizer), or use --format hf",
-        tokenizer.path(), reason);
-  require_piece(tokenizer, "BOS", tokenizer.bos_id());
-  require_piece(tokenizer, "EOS", tokenizer.eos_id());
-}
-
-bool is_character(std::string_view text) {
-  return std::ranges::all_of(text.substr(1), [](char c) { return (c & 0xC0) == 0x80; });
-}
-
-bool can_be_merged(std::string_view text, const std::unordered_set<std::string_view>& normal) {
-  const auto is_symbol = [&](std::string_view part) {
-    return is_character(part) || normal.contains(part);
-  };
-  for (size_t at = 1; at < text.size(); ++at)
-    if (is_symbol(text.substr(0, at)) && is_symbol(text.substr(at))) return true;
-  return false;
-}
-
-// llama.cpp joins two symbols to any piece, also to one that only stands for itself.
-void warn_of_joined_pieces(const Tokenizer& tokenizer, const SentencePieceModel& model) {
-  std::unordered_set<std::string_view> normal;
-  for (const Piece& piece : model.pieces)
-    if (piece.type == PieceType::kNormal) normal.insert(piece.text);
-  for (const Piece& piece : model.pieces)
-    if (piece.type != PieceType::kNormal && can_be_merged(piece.text, normal))
-      spdlog::warn("{}: where a text has '{}', llama.cpp makes it the {} piece of that name",
-                   tokenizer.path(), piece.text, name_of(piece.type));
-}
-
-// The file has a token for each row of the embedding: for those without a piece, one that no text
-// has.
-void add_pieces(GgufMetadata& metadata, const SentencePieceModel& model, int64_t vocab_size) {
-  std::vector<std::string> texts;
-  std::vector<float> scores;
-  std::vector<int32_t> types;
-  const auto add = [&](std::string text, float score, PieceType type) {
-    texts.push_back(std::move(text));
-    scores.push_back(score);
-    types.push_back(static_cast<int32_t>(type) + 1);
-  };
-  for (const Piece& piece : model.pieces) add(piece.text, piece.score, piece.type);
-  for (int64_t id = std::ssize(texts); id < vocab_size; ++id)
-    add(fmt::format("[PAD{}]", id), -1000.0f, PieceType::kUnused);
-  metadata.add("tokenizer.ggml.tokens", texts);
-  metadata.add("tokenizer.ggml.scores", scores);
-  metadata.add("tokenizer.ggml.token_type", types);
-}
-
-void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
-                   const ExportOptions& options) {
-  if (tokenizer.kind() != TokenizerKind::kSentencePiece)
-    throw error(
-        "{}: a tokenizer of the kind {} is not written to GGUF files; export one without the "
-        "tokenizer (--no-tokenizer), or use --format hf",
-        tokenizer.path(), name_of(tokenizer.kind()));
-  const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
-  require_expressible(tokenizer, model);
-  warn_of_joined_pieces(tokenizer, model);
-  metadata.add("tokenizer.ggml.model", "llama");
-  metadata.add("tokenizer.ggml.pre", "default");
-  add_pieces(metadata, model, vocab_size);
-  metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(tokenizer.bos_id()));
-  metadata.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokenizer.eos_id()));
-  metadata.add("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(tokenizer.unk_id()));
-  if (tokenizer.pad_id() >= 0)
-    metadata.add("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(tokenizer.pad_id()));
-  metadata.add_flag("tokenizer.ggml.add_bos_token", options.prepend_bos);
-  metadata.add_flag("tokenizer.ggml.add_eos_token", false);
-  metadata.add_flag("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
-}
 
 // --- the model -----------------------------------------------------------------------------------
 
@@ -290,7 +196,7 @@ GgufMetadata gguf_metadata(const RunConfig& config, const Tokenizer* tokenizer,
   if (tokenizer == nullptr)
     metadata.add("tokenizer.ggml.model", "no_vocab");
   else
-    add_tokenizer(metadata, *tokenizer, config.model.vocab_size, options);
+    add_tokenizer(metadata, *tokenizer, config.model.vocab_size, options.prepend_bos);
   return metadata;
 }
 

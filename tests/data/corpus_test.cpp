@@ -369,6 +369,9 @@ TEST(Corpus, AsSaysWhatFilesOfAnyNameHold) {
             {.patterns = {path}, .as = TextKind::kJsonLines, .document = DocumentUnit::kParagraph});
       },
       {"--document paragraph", "no input is plain text"});
+  expect_error(
+      [&] { documents_of({.patterns = {path}, .text_field = "body", .as = TextKind::kPlainText}); },
+      {"--text-field body", "all inputs are plain text"});
 }
 
 // While it lives, a file is standard input.

@@ -224,6 +224,36 @@ TEST(ExportGguf, OtherModelsHaveTheirKeys) {
   EXPECT_EQ(gguf_name("model.layers.0.post_attention_layernorm.weight"), "blk.0.ffn_norm.weight");
 }
 
+Tokenizer subword_tokenizer(const std::string& name) {
+  return Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/" + name + ".json");
+}
+
+TEST(ExportGguf, ByteLevelTokenizersHaveTheirKeys) {
+  RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  config.model.vocab_size = 430;
+  for (const auto& [name, pre] :
+       {std::pair{"gpt2", "gpt-2"}, {"llama3", "llama-bpe"}, {"qwen2", "qwen2"}}) {
+    SCOPED_TRACE(name);
+    const Tokenizer tokenizer = subword_tokenizer(name);
+    const CapturedLog log;
+    const TempDirectory directory;
+    const std::string path = directory / "model.gguf";
+    GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
+    writer.commit();
+    const GgufFile file(path);
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.model"), "gpt2");
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.pre"), pre);
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.tokens"), "430 values");
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.token_type"), "430 values");
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.merges"), "164 values");
+    EXPECT_FALSE(file.metadata.contains("tokenizer.ggml.scores"));
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.eos_token_id"),
+              fmt::format("{}", tokenizer.eos_id()));
+    EXPECT_EQ(file.metadata.at("tokenizer.ggml.add_bos_token"), "false");
+    EXPECT_EQ(log.text().find("NFC") != std::string::npos, std::string(name) == "qwen2");
+  }
+}
+
 TEST(ExportGguf, RotatedRowsOfAHead) {
   std::vector<int64_t> rows;
   for (int64_t row = 0; row < 16; ++row) rows.push_back(rotated_row(row, 8));
@@ -259,6 +289,30 @@ TEST(ExportGguf, TokenizersThatLlamaCppReadsDifferentlyAreRefused) {
   EXPECT_ERROR(run("unigram.model"), "unigram.model", "llama.cpp", "--no-tokenizer");
   EXPECT_ERROR(run("bpe_unknown.model"), "byte_fallback");
   EXPECT_ERROR(run("bpe_squeezed.model"), "remove_extra_whitespaces");
+}
+
+TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
+  const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  const auto refuse = [&](const std::string& from, const std::string& to, const std::string& part) {
+    const std::string path = MPT_SOURCE_DIR "/tests/golden/subword/llama3.json";
+    std::string text = posix_file_system().read_file(path);
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    const TempDirectory directory;
+    const std::string changed = directory / "tokenizer.json";
+    write_file_atomically(posix_file_system(), changed,
+                          bytes_of(text.replace(at, from.size(), to)));
+    const Tokenizer tokenizer = Tokenizer::load(changed);
+    EXPECT_ERROR(gguf_metadata(config, &tokenizer, kGguf), part, "--no-tokenizer");
+  };
+  refuse("{1,3}", "{1,4}", "words of GPT-2, Llama-3 or Qwen2");
+  refuse(R"("ignore_merges":true)", R"("ignore_merges":false)", "ignore_merges is false");
+  refuse(R"("normalizer":null)", R"("normalizer":{"type":"NFD"})", "normalizer is NFD");
+  const Tokenizer unigram = subword_tokenizer("unigram_bytes");
+  EXPECT_ERROR(gguf_metadata(config, &unigram, kGguf), "--no-tokenizer");
+  const Tokenizer tiktoken =
+      Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken");
+  EXPECT_ERROR(gguf_metadata(config, &tiktoken, kGguf), "tiktoken", "--no-tokenizer");
 }
 
 TEST(ExportGguf, ValuesBeyondF16AreNamed) {

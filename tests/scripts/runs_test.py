@@ -113,6 +113,26 @@ class Axes(Runs):
             run.curve("loss", "seconds")
 
 
+class ValidationSets(Runs):
+    def test_are_found_by_name_with_what_they_record(self):
+        path = self.write(
+            "mixed",
+            [
+                {"step": 1, "loss": 4.0},
+                {
+                    "step": 2,
+                    "loss": 3.5,
+                    "validation": {"web": {"loss": 3.25}, "books": {"loss": None}},
+                },
+            ],
+        )
+        run = Run(path)
+        self.assertEqual(run.validation_sets(), ["books", "web"])
+        self.assertEqual(run.curve(("validation", "web", "loss")), ([2], [3.25]))
+        self.assertTrue(math.isnan(run.last(("validation", "books", "loss"))))
+        self.assertEqual(run.series(("validation", "books", "tokens")), ([], []))
+
+
 class Compare(Runs):
     def compare(self, *arguments):
         """(what is printed, what is said, the error)"""

@@ -104,7 +104,8 @@ class Repository:
         for path in (ROOT / "scripts").iterdir():
             if path.name != "fetch_corpus.sh":
                 (self.directory / "scripts" / path.name).symlink_to(path)
-        (self.directory / "configs").symlink_to(ROOT / "configs")
+        for folder in ("configs", "src"):
+            (self.directory / folder).symlink_to(ROOT / folder)
         if (ROOT / "examples").exists():
             shutil.copytree(ROOT / "examples", self.directory / "examples")
         (self.directory / "python").mkdir()

@@ -1,5 +1,5 @@
 """Draws the loss curves of one or more runs into a PNG, SVG or PDF: training loss, smoothed, and
-the validation points.
+the validation points, of each set that has a name.
 
     scripts/plot_curves.py --output curves.png runs/adamw runs/m_plus_adam
     scripts/plot_curves.py --output curves.png --x seconds AdamW=runs/adamw M+Adam=runs/m_plus_adam
@@ -16,6 +16,8 @@ from ..runs.metrics import AXES, labelled_runs
 
 # Sums are of whole numbers of 1/UNIT: exact, so that what leaves the window leaves nothing behind.
 UNIT = 1 << 40
+
+MARKERS = "os^vD"  # of the points of each validation set
 
 
 def in_units(value):
@@ -54,17 +56,20 @@ def draw(axes, label, run, axis, window):
         linewidth=1.6,
         label=f"{label}, training",
     )
-    val_places, val_losses = run.curve("val_loss", axis)
-    if val_places:
-        axes.plot(
-            val_places,
-            val_losses,
-            "o--",
-            color=faint.get_color(),
-            markersize=4,
-            linewidth=0.9,
-            label=f"{label}, validation {val_losses[-1]:.3f}",
-        )
+    names = run.validation_sets()
+    curves = [(f" on {name}", ("validation", name, "loss")) for name in names] or [("", "val_loss")]
+    for (which, key), marker in zip(curves, itertools.cycle(MARKERS)):
+        val_places, val_losses = run.curve(key, axis)
+        if val_places:
+            axes.plot(
+                val_places,
+                val_losses,
+                f"{marker}--",
+                color=faint.get_color(),
+                markersize=4,
+                linewidth=0.9,
+                label=f"{label}, validation{which} {val_losses[-1]:.3f}",
+            )
 
 
 def steps(text):

@@ -33,6 +33,18 @@ def number(value):
     return float(value)
 
 
+MISSING = object()
+
+
+def value_of(record, key):
+    """What a record has under a key, or under a path of keys; MISSING if it has nothing there."""
+    for name in key if isinstance(key, tuple) else (key,):
+        if not isinstance(record, dict) or name not in record:
+            return MISSING
+        record = record[name]
+    return record
+
+
 class Run:
     """The records of one run, by step."""
 
@@ -72,11 +84,13 @@ class Run:
             self.steps[step] = {**self.steps.get(step, {}), **record}
 
     def series(self, key):
-        """([step...], [value...]) of the steps that recorded the key, in order."""
+        """([step...], [value...]) of the steps that recorded the key, or the path of keys, in
+        order.
+        """
         found = [
-            (step, number(record[key]))
+            (step, number(value))
             for step, record in sorted(self.steps.items())
-            if key in record
+            if (value := value_of(record, key)) is not MISSING
         ]
         return [step for step, _ in found], [value for _, value in found]
 
@@ -103,6 +117,12 @@ class Run:
         places = self.places(axis)
         found = [(places[step], value) for step, value in zip(*self.series(key)) if step in places]
         return [place for place, _ in found], [value for _, value in found]
+
+    def validation_sets(self):
+        """The names of its validation sets, if they have names."""
+        return sorted(
+            {name for record in self.steps.values() for name in record.get("validation", ())}
+        )
 
     def last(self, key):
         """The last value recorded under the key, NaN where there is none."""

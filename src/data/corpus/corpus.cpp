@@ -79,10 +79,26 @@ TextKind kind_of(const CorpusOptions& options, const std::string& file) {
   return parquet ? TextKind::kParquet : named_kind(options, file);
 }
 
+// An option that concerns no input is refused.
+void check_kinds(const CorpusOptions& options, const std::vector<std::string>& files,
+                 bool has_plain_text) {
+  if (options.document && !has_plain_text)
+    throw error("--document {}: says what a document of plain text is, but no input is plain text",
+                name_of(*options.document));
+  const auto has_fields = [&](const std::string& file) {
+    return kind_of(options, file) != TextKind::kPlainText;
+  };
+  if (options.text_field && std::none_of(files.begin(), files.end(), has_fields))
+    throw error(
+        "--text-field {}: names a field of JSON objects or a column of Parquet tables, but "
+        "all inputs are plain text",
+        *options.text_field);
+}
+
 std::unique_ptr<DocumentReader> make_document_reader(const CorpusOptions& options,
                                                      const std::string& file) {
   const DocumentOptions how{.unit = options.document.value_or(DocumentUnit::kParagraph),
-                            .text_field = options.text_field,
+                            .text_field = options.text_field.value_or(kTextField),
                             .max_document_bytes = options.max_document_bytes};
   switch (kind_of(options, file)) {
     case TextKind::kPlainText:
@@ -104,9 +120,7 @@ CorpusReader::CorpusReader(CorpusOptions options)
     has_plain_text_ |= named_kind(options_, file) == TextKind::kPlainText;
     input_bytes_ += size_of(file);
   }
-  if (options_.document && !has_plain_text_)
-    throw error("--document {}: says what a document of plain text is, but no input is plain text",
-                name_of(*options_.document));
+  check_kinds(options_, files_, has_plain_text_);
 }
 
 CorpusReader::~CorpusReader() = default;

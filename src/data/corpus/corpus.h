@@ -34,9 +34,11 @@ struct EnumNames<OnBadDocument> {
   static constexpr std::array<std::string_view, 2> kNames{"error", "skip"};
 };
 
+inline constexpr const char* kTextField = "text";
+
 struct CorpusOptions {
-  std::vector<std::string> patterns{};  // files and globs, or "-" alone: standard input
-  std::string text_field = "text";
+  std::vector<std::string> patterns{};      // files and globs, or "-" alone: standard input
+  std::optional<std::string> text_field{};  // of JSON objects and Parquet tables; none: kTextField
   OnBadDocument on_bad_document = OnBadDocument::kError;
   int64_t max_document_bytes = int64_t{1} << 20;
   std::optional<TextKind> as{};            // what all inputs hold; none: by name

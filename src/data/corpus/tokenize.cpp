@@ -234,7 +234,7 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
 // What the shards depend on, but for the names of files.
 nlohmann::json json_of(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   nlohmann::json values{
-      {"text_field", options.corpus.text_field},
+      {"text_field", options.corpus.text_field.value_or(kTextField)},
       {"on_bad_document", name_of(options.corpus.on_bad_document)},
       {"max_document_bytes", options.corpus.max_document_bytes},
       {"document", name_of(options.corpus.document.value_or(DocumentUnit::kParagraph))},

@@ -1,0 +1,249 @@
+#include "inference/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "data/tokenizer_json.h"
+
+namespace mpt {
+namespace {
+
+constexpr const char* kInstead =
+    "export a GGUF file without the tokenizer (--no-tokenizer), or use --format hf";
+
+void require_piece(const Tokenizer& tokenizer, std::string_view which, int64_t id) {
+  if (id < 0)
+    throw error("{}: has no {} piece, and llama.cpp would take another for it; {}",
+                tokenizer.path(), which, kInstead);
+}
+
+void refuse_other_ids(const Tokenizer& tokenizer, std::string_view reason) {
+  throw error("{}: llama.cpp would give other ids: {}; {}", tokenizer.path(), reason, kInstead);
+}
+
+// Tokens by their ids.
+class TokenLists {
+ public:
+  void add(std::string text, PieceType type, float score = 0) {
+    texts_.push_back(std::move(text));
+    scores_.push_back(score);
+    types_.push_back(type_of(type));
+  }
+  void set_type(int64_t id, PieceType type) { types_.at(size_t(id)) = type_of(type); }
+  [[nodiscard]] int64_t size() const { return std::ssize(texts_); }
+  // The file has a token for each row of the embedding: for those without a piece, one that no text
+  // has.
+  void pad(int64_t vocab_size) {
+    for (int64_t id = size(); id < vocab_size; ++id)
+      add(fmt::format("[PAD{}]", id), PieceType::kUnused, -1000.0f);
+  }
+  void add_to(GgufMetadata& metadata, bool with_scores) const {
+    metadata.add("tokenizer.ggml.tokens", texts_);
+    if (with_scores) metadata.add("tokenizer.ggml.scores", scores_);
+    metadata.add("tokenizer.ggml.token_type", types_);
+  }
+
+ private:
+  static int32_t type_of(PieceType type) { return static_cast<int32_t>(type) + 1; }
+  std::vector<std::string> texts_;
+  std::vector<float> scores_;
+  std::vector<int32_t> types_;
+};
+
+// --- SentencePiece -------------------------------------------------------------------------------
+
+// llama.cpp merges by scores as SentencePiece does, with the settings that are checked here.
+void require_expressible(const Tokenizer& tokenizer, const SentencePieceModel& model) {
+  std::string reason = not_in_tokenizer_json(model);
+  if (reason.empty() && !model.byte_fallback) reason = "byte_fallback is not set; expected true";
+  if (reason.empty() && model.remove_extra_whitespaces)
+    reason = "remove_extra_whitespaces is set; expected false";
+  if (!reason.empty()) refuse_other_ids(tokenizer, reason);
+  require_piece(tokenizer, "BOS", tokenizer.bos_id());
+  require_piece(tokenizer, "EOS", tokenizer.eos_id());
+}
+
+bool is_character(std::string_view text) {
+  return std::ranges::all_of(text.substr(1), [](char c) { return (c & 0xC0) == 0x80; });
+}
+
+bool can_be_merged(std::string_view text, const std::unordered_set<std::string_view>& normal) {
+  const auto is_symbol = [&](std::string_view part) {
+    return is_character(part) || normal.contains(part);
+  };
+  for (size_t at = 1; at < text.size(); ++at)
+    if (is_symbol(text.substr(0, at)) && is_symbol(text.substr(at))) return true;
+  return false;
+}
+
+// llama.cpp joins two symbols to any piece, also to one that only stands for itself.
+void warn_of_joined_pieces(const Tokenizer& tokenizer, const SentencePieceModel& model) {
+  std::unordered_set<std::string_view> normal;
+  for (const Piece& piece : model.pieces)
+    if (piece.type == PieceType::kNormal) normal.insert(piece.text);
+  for (const Piece& piece : model.pieces)
+    if (piece.type != PieceType::kNormal && can_be_merged(piece.text, normal))
+      spdlog::warn("{}: where a text has '{}', llama.cpp makes it the {} piece of that name",
+                   tokenizer.path(), piece.text, name_of(piece.type));
+}
+
+void add_sentencepiece(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size) {
+  const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
+  require_expressible(tokenizer, model);
+  warn_of_joined_pieces(tokenizer, model);
+  metadata.add("tokenizer.ggml.model", "llama");
+  metadata.add("tokenizer.ggml.pre", "default");
+  TokenLists tokens;
+  for (const Piece& piece : model.pieces) tokens.add(piece.text, piece.type, piece.score);
+  tokens.pad(vocab_size);
+  tokens.add_to(metadata, true);
+  metadata.add("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(tokenizer.unk_id()));
+  metadata.add_flag("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
+}
+
+// --- byte-level BPE ------------------------------------------------------------------------------
+
+// A way to split text into words that llama.cpp knows by name, and what goes with it there.
+struct KnownSplit {
+  const char* name;
+  std::string_view regex;  // "": that of ByteLevel
+  bool whole_words;        // a word that is a token is not merged (ignore_merges)
+};
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::array<KnownSplit, 3> kSplits{
+    {{"gpt-2", "", false}, {"llama-bpe", kLlama3, true}, {"qwen2", kQwen2, false}}};
+
+using json = nlohmann::json;
+
+bool is_byte_level(const json& step, bool splits) {
+  return step.value("type", "") == "ByteLevel" && !step.value("add_prefix_space", true) &&
+         step.value("use_regex", true) == splits;
+}
+
+// The regular expression of the words; "" for that of ByteLevel, nothing for any other way.
+std::optional<std::string> regex_of(const json& pre_tokenizer) {
+  if (!pre_tokenizer.is_object()) return std::nullopt;
+  if (is_byte_level(pre_tokenizer, true)) return "";
+  const json steps = pre_tokenizer.value("pretokenizers", json::array());
+  if (steps.size() != 2 || !is_byte_level(steps[1], false)) return std::nullopt;
+  const json& split = steps[0];
+  const bool isolated = split.value("type", "") == "Split" &&
+                        split.value("behavior", "") == "Isolated" && !split.value("invert", false);
+  if (!isolated || !split.at("pattern").contains("Regex")) return std::nullopt;
+  return split.at("pattern").at("Regex").get<std::string>();
+}
+
+const KnownSplit* known_split(const json& pre_tokenizer) {
+  const std::optional<std::string> regex = regex_of(pre_tokenizer);
+  if (!regex) return nullptr;
+  const auto found = std::find_if(kSplits.begin(), kSplits.end(),
+                                  [&](const KnownSplit& split) { return split.regex == *regex; });
+  return found == kSplits.end() ? nullptr : &*found;
+}
+
+std::string name_of_normalizer(const json& file) {
+  const json normalizer = file.value("normalizer", json());
+  return normalizer.is_null() ? "" : normalizer.value("type", "?");
+}
+
+// Throws Error for what llama.cpp does differently; warns of NFC, which it leaves out.
+const KnownSplit& checked_split(const Tokenizer& tokenizer, const json& file) {
+  const json& model = file.at("model");
+  const KnownSplit* const split = known_split(file.value("pre_tokenizer", json()));
+  const std::string normalizer = name_of_normalizer(file);
+  if (model.value("type", "BPE") != "BPE" || split == nullptr)
+    refuse_other_ids(tokenizer,
+                     "it knows byte-level BPE with the words of GPT-2, Llama-3 or Qwen2 only");
+  if (!normalizer.empty() && normalizer != "NFC")
+    refuse_other_ids(tokenizer, fmt::format("the normalizer is {}; expected none", normalizer));
+  if (model.value("ignore_merges", false) != split->whole_words)
+    refuse_other_ids(tokenizer, fmt::format("ignore_merges is {}; expected {} with its words",
+                                            !split->whole_words, split->whole_words));
+  if (!normalizer.empty())
+    spdlog::warn("{}: llama.cpp does not normalize text to NFC as this tokenizer does",
+                 tokenizer.path());
+  return *split;
+}
+
+TokenLists byte_level_tokens(const Tokenizer& tokenizer, const json& file) {
+  TokenLists tokens;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string piece = tokenizer.id_to_piece(id);
+    if (piece.empty())
+      tokens.pad(id + 1);
+    else
+      tokens.add(piece, PieceType::kNormal);
+  }
+  for (const json& token : file.value("added_tokens", json::array())) {
+    const bool special = token.value("special", false);
+    tokens.set_type(token.at("id").get<int64_t>(),
+                    special ? PieceType::kControl : PieceType::kUserDefined);
+    for (const char* const flag : {"single_word", "lstrip", "rstrip"})
+      if (token.value(flag, false))
+        spdlog::warn("{}: llama.cpp does not know {} of the token '{}'", tokenizer.path(), flag,
+                     token.at("content").get<std::string>());
+  }
+  return tokens;
+}
+
+std::vector<std::string> merges_of(const json& model) {
+  std::vector<std::string> merges;
+  for (const json& merge : model.at("merges"))
+    merges.push_back(merge.is_string()
+                         ? merge.get<std::string>()
+                         : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  return merges;
+}
+
+void add_byte_level(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size) {
+  const json file = json::parse(tokenizer.model_bytes());
+  const KnownSplit& split = checked_split(tokenizer, file);
+  metadata.add("tokenizer.ggml.model", "gpt2");
+  metadata.add("tokenizer.ggml.pre", std::string_view(split.name));
+  TokenLists tokens = byte_level_tokens(tokenizer, file);
+  tokens.pad(vocab_size);
+  tokens.add_to(metadata, false);
+  metadata.add("tokenizer.ggml.merges", merges_of(file.at("model")));
+}
+
+}  // namespace
+
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
+                   bool prepend_bos) {
+  require_piece(tokenizer, "EOS", tokenizer.eos_id());
+  switch (tokenizer.kind()) {
+    case TokenizerKind::kSentencePiece:
+      require_piece(tokenizer, "BOS", tokenizer.bos_id());
+      add_sentencepiece(metadata, tokenizer, vocab_size);
+      break;
+    case TokenizerKind::kTokenizerJson:
+      add_byte_level(metadata, tokenizer, vocab_size);
+      break;
+    case TokenizerKind::kTiktoken:
+      throw error("{}: a tokenizer of the kind {} is not written to GGUF files; {}",
+                  tokenizer.path(), name_of(tokenizer.kind()), kInstead);
+  }
+  // Without a BOS piece none is prepended, and any other stands for it, as in files of Qwen2.
+  const int64_t bos = tokenizer.bos_id() >= 0 ? tokenizer.bos_id() : tokenizer.eos_id();
+  metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
+  metadata.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokenizer.eos_id()));
+  if (tokenizer.pad_id() >= 0)
+    metadata.add("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(tokenizer.pad_id()));
+  metadata.add_flag("tokenizer.ggml.add_bos_token", prepend_bos);
+  metadata.add_flag("tokenizer.ggml.add_eos_token", false);
+}
+
+}  // namespace mpt

@@ -1,0 +1,16 @@
+// The tokenizer in the metadata of a GGUF file (docs/formats.md "GGUF").
+#pragma once
+
+#include <cstdint>
+
+#include "core/io/gguf.h"
+#include "data/tokenizer.h"
+
+namespace mpt {
+
+// Adds the keys tokenizer.ggml.*: SentencePiece models as `llama`, byte-level BPE of tokenizer.json
+// files as `gpt2`. Throws Error if llama.cpp would give other ids, and warns where that is rare.
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
+                   bool prepend_bos);
+
+}  // namespace mpt
