@@ -141,7 +141,8 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
   for (const auto& [pointer, unused] : both.items()) {
     const std::string key = dotted(pointer);
     const auto text = [&](const nlohmann::json& flat) {
-      return flat.contains(pointer) ? flat.at(pointer).dump() : std::string("not set");
+      const nlohmann::json value = flat.value(pointer, nlohmann::json());
+      return value.is_null() ? std::string("not set") : value.dump();
     };
     if (text(before) == text(now)) continue;
     if (is_fixed(key))
