@@ -69,8 +69,7 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
 void StepBench::step() {
   const RandomBatch& batch = batches_[size_t(step_ % kBatches)];
   const double factor = schedule_factor(config_.schedule, ++step_, total_steps(config_));
-  model_->llama.stage({batch.tokens, batch.targets, batch.document_begin},
-                      float(1.0 / double(batch.targets.size())));
+  model_->llama.stage({batch.tokens, batch.targets}, float(1.0 / double(batch.targets.size())));
   model_->optimizer.prepare({.t = step_ - not_finite_, .lr_factor = factor});
   work_->enqueue();
   device_->synchronize();
