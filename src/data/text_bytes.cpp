@@ -1,7 +1,7 @@
 #include "data/text_bytes.h"
 
 #include "core/tensor.h"
-#include "data/sentencepiece_model.h"
+#include "data/sentencepiece/sentencepiece_model.h"
 
 namespace mpt {
 namespace {

@@ -13,7 +13,7 @@
 #include "core/io/file_system.h"
 #include "core/io/hash.h"
 #include "core/text.h"
-#include "data/sentencepiece_defects.h"
+#include "data/sentencepiece/sentencepiece_defects.h"
 #include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer_files/tiktoken_reader.h"
 #include "data/tokenizer_files/tokenizer_json_reader.h"

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/sentencepiece_model.h"
+#include "data/sentencepiece/sentencepiece_model.h"
 
 namespace mpt {
 

@@ -21,7 +21,7 @@
 #include "train/memory_fit.h"
 #include "train/performance.h"
 #include "train/plan/run_plan.h"
-#include "train/resume_check.h"
+#include "train/resume/resume_check.h"
 #include "train/run_report.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"

@@ -11,8 +11,8 @@
 #include "inference/weight_source.h"
 #include "optim/schedule.h"
 #include "parallel/data_parallel.h"
-#include "train/resume_check.h"
-#include "train/resumed_data.h"
+#include "train/resume/resume_check.h"
+#include "train/resume/resumed_data.h"
 
 namespace mpt {
 

@@ -98,14 +98,21 @@ TEST_F(SubwordVerbs, AnotherKindReplacesTheTokenizerOfADirectory) {
   EXPECT_FALSE(is_there("data/tokenizer.model"));
 }
 
-TEST_F(SubwordVerbs, GgufFilesHaveNoSuchTokenizer) {
+TEST_F(SubwordVerbs, GgufFilesHoldATokenizerThatLlamaCppKnows) {
+  const Arguments verb{"export", "--checkpoint", "runs/words", "--format",
+                       "gguf",   "--output",     "words.gguf"};
   train_on(golden("gpt2.json"), "tokenizer.json");
+  run(verb);
+  EXPECT_NE(scene_.read("words.gguf").find("tokenizer.ggml.merges"), std::string::npos);
+}
+
+TEST_F(SubwordVerbs, GgufFilesHoldNoTiktokenFile) {
+  train_on(golden("cl100k_base.tiktoken"), "tokenizer.tiktoken");
   const ProgramResult result = run_program(
       {"export", "--checkpoint", "runs/words", "--format", "gguf", "--output", "words.gguf"},
       {.cwd = scene_.path()});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.err.find("tokenizer.json is not written to GGUF"), std::string::npos)
-      << result.err;
+  EXPECT_NE(result.err.find("tiktoken is not written to GGUF"), std::string::npos) << result.err;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What is checked of a SentencePiece model before the library reads it.
-#include "data/sentencepiece_defects.h"
+#include "data/sentencepiece/sentencepiece_defects.h"
 
 #include <cstring>
 

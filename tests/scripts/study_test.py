@@ -826,6 +826,7 @@ class Pages(WithStudy):
         self.write(corpus="c" * 64)
         self.assertIn("1 cells of other texts are not used", self.report())
 
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_the_protocol_s_hash_commit_and_the_cells_before_it(self):
         def git(*words):
             identity = ["-c", "user.name=n", "-c", "user.email=e"]
@@ -857,6 +858,7 @@ class Provenance(unittest.TestCase):
         self.assertNotEqual(program.stripped("a b"), program.stripped("ab"))
         self.assertEqual(program.stripped("1'000'000 // x"), "1'000'000")
 
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_the_sources_of_a_commit_without_the_command_line(self):
         head = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
         done = subprocess.run(head, capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
-#include "train/resume_check.h"
+#include "train/resume/resume_check.h"
 #include "train/training_model.h"
 
 namespace mpt::test {

@@ -6,7 +6,7 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
-#include "train/resume_check.h"
+#include "train/resume/resume_check.h"
 
 namespace mpt::test {
 namespace {

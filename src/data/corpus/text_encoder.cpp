@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "data/sentencepiece_model.h"
+#include "data/sentencepiece/sentencepiece_model.h"
 
 namespace mpt {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/sentencepiece_defects.h"
+#include "data/sentencepiece/sentencepiece_defects.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
-#include "data/proto_message.h"
+#include "data/sentencepiece/proto_message.h"
 
 namespace mpt {
 namespace {

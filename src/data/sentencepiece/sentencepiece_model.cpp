@@ -1,8 +1,8 @@
-#include "data/sentencepiece_model.h"
+#include "data/sentencepiece/sentencepiece_model.h"
 
 #include <bit>
 
-#include "data/proto_message.h"
+#include "data/sentencepiece/proto_message.h"
 
 namespace mpt {
 namespace {

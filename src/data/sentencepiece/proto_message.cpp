@@ -1,4 +1,4 @@
-#include "data/proto_message.h"
+#include "data/sentencepiece/proto_message.h"
 
 namespace mpt {
 

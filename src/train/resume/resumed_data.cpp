@@ -1,4 +1,4 @@
-#include "train/resumed_data.h"
+#include "train/resume/resumed_data.h"
 
 #include <optional>
 #include <utility>
@@ -7,7 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "train/resume_check.h"
+#include "train/resume/resume_check.h"
 
 namespace mpt {
 namespace {

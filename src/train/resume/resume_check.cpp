@@ -1,4 +1,4 @@
-#include "train/resume_check.h"
+#include "train/resume/resume_check.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "core/json/config_reader.h"
 #include "inference/weights_checkpoint.h"
 #include "optim/schedule.h"
-#include "train/resumed_data.h"
+#include "train/resume/resumed_data.h"
 
 namespace mpt {
 namespace {
