@@ -110,9 +110,16 @@ class Case:
         return f"nano_{self.regime}{optimizer}.json"
 
     @property
+    def has_cudnn(self):
+        """Whether cuDNN computes attention, which it does in BF16 and less."""
+        return self.backend == "cuda" and COMPUTE[self.regime] != "fp32"
+
+    @property
     def settings(self):
         shape, batch = self.shape, self.batch
         return {
+            # Attention by GEMMs needs more memory: a program without cuDNN is to refuse this.
+            **({"device.cuda_attention": "cudnn"} if self.has_cudnn else {}),
             "model.hidden_size": shape.hidden,
             "model.intermediate_size": shape.intermediate,
             "model.num_hidden_layers": shape.layers,
