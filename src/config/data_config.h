@@ -8,7 +8,7 @@
 #include "core/attention_scope.h"
 #include "core/json/config_fields.h"
 #include "core/json/config_lists.h"
-#include "data/sequence_source.h"
+#include "data/packing.h"
 
 namespace mpt {
 

@@ -61,7 +61,7 @@ TokenRange piece_of_document(const TokenRange& document, int64_t number, int64_t
 }  // namespace
 
 BestFitPlan::BestFitPlan(const TokenStream& stream, int64_t seq_len)
-    : seq_len_(seq_len), headless_(stream.documents() == 0 || stream.document(0).begin > 0) {
+    : seq_len_(seq_len), headless_(stream.document_begin(0) > 0) {
   documents_ = stream.documents() + (headless_ ? 1 : 0);
   sort_pieces(rows_of_pieces(stream));
 }
@@ -69,7 +69,7 @@ BestFitPlan::BestFitPlan(const TokenStream& stream, int64_t seq_len)
 TokenRange BestFitPlan::document(const TokenStream& stream, int64_t number) const {
   if (!headless_) return stream.document(number);
   if (number > 0) return stream.document(number - 1);
-  return {0, stream.documents() == 0 ? stream.tokens() : stream.document(0).begin};
+  return {0, stream.document_begin(0)};
 }
 
 // In the order of the stream.

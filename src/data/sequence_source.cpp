@@ -185,9 +185,7 @@ void SequenceSource::for_each_part(int64_t global_sequence, const F& f) const {
   if (options_.attention == AttentionScope::kRow) return f(range);
   int64_t next = stream_.documents_until(range.begin);
   for (int64_t begin = range.begin; begin < range.end; ++next) {
-    const int64_t beyond =
-        next < stream_.documents() ? stream_.document(next).begin : stream_.tokens();
-    const int64_t end = std::min(beyond, range.end);
+    const int64_t end = std::min(stream_.document_begin(next), range.end);
     f(TokenRange{begin, end});
     begin = end;
   }

@@ -30,6 +30,7 @@
 #include "core/random.h"
 #include "core/tensor.h"
 #include "data/best_fit.h"
+#include "data/packing.h"
 #include "data/token_stream.h"
 
 namespace mpt {
@@ -58,13 +59,6 @@ enum class Shuffle { kNo, kYes };
 template <>
 struct EnumNames<Shuffle> {
   static constexpr std::array<std::string_view, 2> kNames{"no", "yes"};
-};
-
-// How packed rows are filled.
-enum class Packing { kStream, kBestFit };
-template <>
-struct EnumNames<Packing> {
-  static constexpr std::array<std::string_view, 2> kNames{"stream", "best_fit"};
 };
 
 struct SequenceOptions {

@@ -35,6 +35,8 @@ class DocumentIndex {
   [[nodiscard]] int64_t start(int64_t document) const {
     return static_cast<int64_t>(starts_[static_cast<size_t>(document)]);
   }
+  // Where a document begins; tokens() for documents().
+  [[nodiscard]] int64_t document_begin(int64_t number) const;
   // Number of documents that begin at `position` or before.
   [[nodiscard]] int64_t documents_until(int64_t position) const;
 
@@ -68,12 +70,12 @@ class TokenStream {
   [[nodiscard]] int64_t documents() const { return first_document_.back(); }
   // The range of a document, which may span shards. Call open_documents() first.
   [[nodiscard]] TokenRange document(int64_t number) const;
+  // Where a document begins; tokens() for documents().
+  [[nodiscard]] int64_t document_begin(int64_t number) const;
   // Number of documents that begin at a position of the stream or before.
   [[nodiscard]] int64_t documents_until(int64_t position) const;
 
  private:
-  [[nodiscard]] int64_t document_begin(int64_t number) const;
-
   int64_t vocab_size_;
   std::vector<TokenShard> shards_;
   std::vector<DocumentIndex> indices_;

@@ -23,8 +23,11 @@ void check_heads(const AttentionShape& s) {
 }
 
 void check_documents(const AttentionShape& s, const Tensor& t) {
-  check(t.data == nullptr ||
-            (t.elements() == s.batch * s.seq_len && t.contiguous() && t.dtype == DType::kI32),
+  if (s.scope == AttentionScope::kRow) {
+    check(t.data == nullptr, "attention over whole rows: beginnings of documents, expected none");
+    return;
+  }
+  check(t.elements() == s.batch * s.seq_len && t.contiguous() && t.dtype == DType::kI32,
         "attention: beginnings of documents [{},{}] of {}, expected {} of int32", t.rows, t.cols,
         name_of(t.dtype), s.batch * s.seq_len);
 }

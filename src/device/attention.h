@@ -1,8 +1,8 @@
 // Causal multi-head attention. No [T,T] matrix outlives a call.
 //
 //   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and query head,
-// of keys from the query's document alone if a call names document_begin (core/attention_scope.h),
-// where H / K neighbouring query heads read the same head of keys and values (grouped queries); the
+// of keys from the query's document alone where the scope is kDocument (core/attention_scope.h);
+// there H / K neighbouring query heads read the same head of keys and values (grouped queries); the
 // gradient of that head is the sum over its readers.
 // Legend: B sequences, T tokens, H query heads, K heads of keys and values, D head dimension.
 #pragma once
@@ -22,7 +22,9 @@ struct AttentionShape {
   int64_t heads;            // H
   int64_t key_value_heads;  // K, a divisor of H
   int64_t head_dim;         // D
+  AttentionScope scope = AttentionScope::kRow;
 
+  [[nodiscard]] constexpr bool empty() const { return batch == 0 || heads == 0 || seq_len == 0; }
   // Query heads that read one head of keys and values.
   [[nodiscard]] constexpr int64_t readers() const {
     return heads == key_value_heads ? 1 : heads / key_value_heads;
@@ -48,7 +50,7 @@ struct AttentionForward {
   // [at least B H, T] fp32: natural logarithm of the sum of exponentials of the scaled scores,
   // which the backward pass needs.
   Tensor log_sum_exp;
-  Tensor document_begin{};  // [1, B T] int32 of AttentionScope::kDocument, else none
+  Tensor document_begin{};  // [1, B T] int32 if the scope is kDocument, else none
 };
 
 struct AttentionBackward {
@@ -72,9 +74,6 @@ class Attention {
   // Which implementation computes calls of this shape, readable, and why not a faster one; empty
   // where the backend has only one. Asks a library at most once.
   virtual std::string in_use(const AttentionShape& /*shape*/, DType /*storage*/) { return {}; }
-  // Of the calls to come; kRow until it is set. Call it before reserve() and in_use(), which depend
-  // on it. Throws Error if what was configured cannot do it.
-  virtual void set_scope(AttentionScope /*scope*/) {}
 };
 
 // FLOPs of the GEMMs over all causal (query, key) pairs, of one document a row: S and O in forward;

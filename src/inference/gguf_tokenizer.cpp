@@ -13,6 +13,8 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "data/subword/subword_tokenizer.h"
+#include "data/tokenizer_files/tokenizer_json_model.h"
 #include "data/tokenizer_json.h"
 
 namespace mpt {
@@ -69,8 +71,6 @@ void require_expressible(const Tokenizer& tokenizer, const SentencePieceModel& m
   if (reason.empty() && model.remove_extra_whitespaces)
     reason = "remove_extra_whitespaces is set; expected false";
   if (!reason.empty()) refuse_other_ids(tokenizer, reason);
-  require_piece(tokenizer, "BOS", tokenizer.bos_id());
-  require_piece(tokenizer, "EOS", tokenizer.eos_id());
 }
 
 bool is_character(std::string_view text) {
@@ -178,7 +178,7 @@ const KnownSplit& checked_split(const Tokenizer& tokenizer, const json& file) {
   return *split;
 }
 
-TokenLists byte_level_tokens(const Tokenizer& tokenizer, const json& file) {
+TokenLists byte_level_tokens(const Tokenizer& tokenizer) {
   TokenLists tokens;
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string piece = tokenizer.id_to_piece(id);
@@ -187,24 +187,26 @@ TokenLists byte_level_tokens(const Tokenizer& tokenizer, const json& file) {
     else
       tokens.add(piece, PieceType::kNormal);
   }
-  for (const json& token : file.value("added_tokens", json::array())) {
-    const bool special = token.value("special", false);
-    tokens.set_type(token.at("id").get<int64_t>(),
-                    special ? PieceType::kControl : PieceType::kUserDefined);
-    for (const char* const flag : {"single_word", "lstrip", "rstrip"})
-      if (token.value(flag, false))
+  for (const AddedToken& token : tokenizer.subwords()->parts().added.tokens()) {
+    tokens.set_type(token.id, token.special ? PieceType::kControl : PieceType::kUserDefined);
+    for (const auto& [flag, is_set] : {std::pair{"single_word", token.single_word},
+                                       {"lstrip", token.lstrip},
+                                       {"rstrip", token.rstrip}})
+      if (is_set)
         spdlog::warn("{}: llama.cpp does not know {} of the token '{}'", tokenizer.path(), flag,
-                     token.at("content").get<std::string>());
+                     token.content);
   }
   return tokens;
 }
 
 std::vector<std::string> merges_of(const json& model) {
   std::vector<std::string> merges;
-  for (const json& merge : model.at("merges"))
+  for (const json& merge : model.at("merges")) {
+    if (is_version(merge)) continue;
     merges.push_back(merge.is_string()
                          ? merge.get<std::string>()
                          : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  }
   return merges;
 }
 
@@ -213,7 +215,7 @@ void add_byte_level(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t 
   const KnownSplit& split = checked_split(tokenizer, file);
   metadata.add("tokenizer.ggml.model", "gpt2");
   metadata.add("tokenizer.ggml.pre", std::string_view(split.name));
-  TokenLists tokens = byte_level_tokens(tokenizer, file);
+  TokenLists tokens = byte_level_tokens(tokenizer);
   tokens.pad(vocab_size);
   tokens.add_to(metadata, false);
   metadata.add("tokenizer.ggml.merges", merges_of(file.at("model")));
@@ -223,13 +225,15 @@ void add_byte_level(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t 
 
 void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
                    bool prepend_bos) {
-  require_piece(tokenizer, "EOS", tokenizer.eos_id());
+  const auto require_end = [&] { require_piece(tokenizer, "EOS", tokenizer.eos_id()); };
   switch (tokenizer.kind()) {
     case TokenizerKind::kSentencePiece:
+      require_end();
       require_piece(tokenizer, "BOS", tokenizer.bos_id());
       add_sentencepiece(metadata, tokenizer, vocab_size);
       break;
     case TokenizerKind::kTokenizerJson:
+      require_end();
       add_byte_level(metadata, tokenizer, vocab_size);
       break;
     case TokenizerKind::kTiktoken:

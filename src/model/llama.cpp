@@ -86,7 +86,6 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   AttentionShape attention = attention_shape();
   attention.batch = options.micro_batch.rows;
-  device.attention().set_scope(options.attention);
   device.attention().reserve(allocator, attention, options.storage);
 }
 

@@ -13,7 +13,8 @@ AttentionShape Llama::attention_shape() const {
           .seq_len = options_.micro_batch.seq_len,
           .heads = config_.num_attention_heads,
           .key_value_heads = config_.key_value_heads(),
-          .head_dim = config_.head_dim()};
+          .head_dim = config_.head_dim(),
+          .scope = options_.attention};
 }
 
 Tensor Llama::document_begin() const {

@@ -124,10 +124,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
           !packable(call.qkv.stride, kWidth, {call.qkv}) ||
           !packable(call.cosine.cols, kWidth, {call.cosine, call.sine}))
         return false;
-      const RopePacks<T> packs{{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
-                                call.sine.as<float>(), call.rotated_heads, call.head_dim,
-                                call.seq_len, call.first_position, call.direction,
-                                call.document_begin.as<int32_t>()}};
+      const RopePacks<T> packs{rope_of<T>(call)};
       exec_.elements(call.qkv.rows * packs.items(), packs);
       return true;
     });

@@ -28,6 +28,20 @@ struct RoundToBf16 {
   MPT_HD void operator()(int64_t i) const { data[i] = rounded_to<bf16>(data[i]); }
 };
 
+template <class T>
+Rope<T> rope_of(const RopeCall& call) {
+  return {.qkv = call.qkv.as<T>(),
+          .stride = call.qkv.stride,
+          .cosine = call.cosine.as<float>(),
+          .sine = call.sine.as<float>(),
+          .rotated_heads = call.rotated_heads,
+          .head_dim = call.head_dim,
+          .seq_len = call.seq_len,
+          .first_position = call.first_position,
+          .direction = call.direction,
+          .document_begin = call.document_begin.as<int32_t>()};
+}
+
 template <Exec E>
 class LlamaOpsOn : public LlamaOps {
  public:
@@ -116,12 +130,7 @@ class LlamaOpsOn : public LlamaOps {
   }
 
   void rope(const RopeCall& call) override {
-    dispatch(call.qkv.dtype, [&]<class T>(T) {
-      exec_.rows(call.qkv.rows,
-                 Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
-                         call.sine.as<float>(), call.rotated_heads, call.head_dim, call.seq_len,
-                         call.first_position, call.direction, call.document_begin.as<int32_t>()});
-    });
+    dispatch(call.qkv.dtype, [&]<class T>(T) { exec_.rows(call.qkv.rows, rope_of<T>(call)); });
   }
 
   void swiglu_forward(const Tensor& gate_up, const Tensor& out) override {

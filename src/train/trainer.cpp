@@ -68,10 +68,11 @@ void Trainer::initialize_from(const SavedWeights& saved) {
 
 void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
-  check_resumable(preview, checkpoint, config_, *train_data_);
+  check_resumable(preview, checkpoint, config_);
+  const FormerData former = former_data(preview, checkpoint, config_);
+  check_corpora(former, checkpoint, *train_data_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
-  const FormerData former = former_data(preview, checkpoint, config_);
   former_tokens_ = former.tokens;
   train_data_ = continued_data(former, preview.cursor, *train_data_);
   loader_.seek(train_data_, preview.cursor);

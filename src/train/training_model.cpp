@@ -148,12 +148,12 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks)
 
 std::string attention_in_use(const RunConfig& config, Device& device, int64_t ranks) {
   const BatchShape shape = micro_batch(config, ranks);
-  device.attention().set_scope(config.data.attention);
   return device.attention().in_use({.batch = shape.rows,
                                     .seq_len = shape.seq_len,
                                     .heads = config.model.num_attention_heads,
                                     .key_value_heads = config.model.key_value_heads(),
-                                    .head_dim = config.model.head_dim()},
+                                    .head_dim = config.model.head_dim(),
+                                    .scope = config.data.attention},
                                    activation_dtype(config.precision.compute));
 }
 

@@ -50,6 +50,7 @@ struct AttentionProblem {
   }
   // Every sequence is cut at these positions, each one token later than the one before it.
   void cut_at(const std::vector<int64_t>& positions) {
+    shape.scope = AttentionScope::kDocument;
     for (int64_t b = 0; b < shape.batch; ++b)
       for (int64_t t = 0; t < shape.seq_len; ++t) {
         int64_t begin = 0;

@@ -105,9 +105,15 @@ TEST_F(CpuAttentionTest, BeginningsOfDocumentsAreChecked) {
   Problem p({.batch = 1, .seq_len = 5, .heads = 1, .key_value_heads = 1, .head_dim = 8},
             DType::kF32);
   reserve(p.shape);
-  p.document_begin = {0, 0, 0, 0};
-  EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
-  EXPECT_THROW(device_->attention().backward(p.backward()), LogicError);
+  const auto expect_refused = [&](AttentionScope scope, std::vector<int32_t> beginnings) {
+    p.shape.scope = scope;
+    p.document_begin = std::move(beginnings);
+    EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
+    EXPECT_THROW(device_->attention().backward(p.backward()), LogicError);
+  };
+  expect_refused(AttentionScope::kDocument, {0, 0, 0, 0});
+  expect_refused(AttentionScope::kDocument, {});
+  expect_refused(AttentionScope::kRow, {0, 0, 0, 0, 0});
 }
 
 TEST_F(CpuAttentionTest, LargeScores) {

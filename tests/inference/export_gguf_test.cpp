@@ -291,18 +291,32 @@ TEST(ExportGguf, TokenizersThatLlamaCppReadsDifferentlyAreRefused) {
   EXPECT_ERROR(run("bpe_squeezed.model"), "remove_extra_whitespaces");
 }
 
+// The tokenizer of Llama-3's form with a part of its file replaced.
+Tokenizer changed_tokenizer(const std::string& from, const std::string& to) {
+  const std::string path = MPT_SOURCE_DIR "/tests/golden/subword/llama3.json";
+  std::string text = posix_file_system().read_file(path);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  const TempDirectory directory;
+  const std::string changed = directory / "tokenizer.json";
+  write_file_atomically(posix_file_system(), changed, bytes_of(text.replace(at, from.size(), to)));
+  return Tokenizer::load(changed);
+}
+
+TEST(ExportGguf, TheLineOfTheVersionIsNoMerge) {
+  const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  const Tokenizer tokenizer = changed_tokenizer(R"("merges":[)", R"("merges":["#version: 0.2",)");
+  const TempDirectory directory;
+  const std::string path = directory / "model.gguf";
+  GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
+  writer.commit();
+  EXPECT_EQ(GgufFile(path).metadata.at("tokenizer.ggml.merges"), "164 values");
+}
+
 TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   const auto refuse = [&](const std::string& from, const std::string& to, const std::string& part) {
-    const std::string path = MPT_SOURCE_DIR "/tests/golden/subword/llama3.json";
-    std::string text = posix_file_system().read_file(path);
-    const size_t at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << from;
-    const TempDirectory directory;
-    const std::string changed = directory / "tokenizer.json";
-    write_file_atomically(posix_file_system(), changed,
-                          bytes_of(text.replace(at, from.size(), to)));
-    const Tokenizer tokenizer = Tokenizer::load(changed);
+    const Tokenizer tokenizer = changed_tokenizer(from, to);
     EXPECT_ERROR(gguf_metadata(config, &tokenizer, kGguf), part, "--no-tokenizer");
   };
   refuse("{1,3}", "{1,4}", "words of GPT-2, Llama-3 or Qwen2");

@@ -35,30 +35,24 @@ TEST(RopeReference, AdjointIsTheInverseRotation) {
 
 class RopeOp : public testing::TestWithParam<Case> {
  protected:
-  Matrix rotated(float direction, std::vector<int32_t> document_begin = {}) {
+  Matrix rotated(float direction, const std::vector<int32_t>& document_begin = {}) {
     const int64_t positions = c_.first_position + c_.seq_len;
     const LlamaConfig config{.hidden_size = c_.heads * c_.head_dim,
                              .num_attention_heads = c_.heads};
     const auto allocator = bench_.device().make_allocator();
     const RopeTable table(config, positions, bench_.device(), *allocator);
     const Tensor qkv = bench_.put(c_.storage, in_);
-    bench_.ops().rope({.qkv = qkv,
-                       .cosine = table.cosine,
-                       .sine = table.sine,
-                       .rotated_heads = 2 * c_.heads,
-                       .head_dim = c_.head_dim,
-                       .seq_len = c_.seq_len,
-                       .first_position = c_.first_position,
-                       .direction = direction,
-                       .document_begin = view_of(document_begin)});
+    bench_.ops().rope(
+        {.qkv = qkv,
+         .cosine = table.cosine,
+         .sine = table.sine,
+         .rotated_heads = 2 * c_.heads,
+         .head_dim = c_.head_dim,
+         .seq_len = c_.seq_len,
+         .first_position = c_.first_position,
+         .direction = direction,
+         .document_begin = document_begin.empty() ? Tensor{} : bench_.put(document_begin)});
     return bench_.get(qkv);
-  }
-
-  // On a CPU the host's memory is the device's.
-  static Tensor view_of(std::vector<int32_t>& numbers) {
-    const auto n = std::ssize(numbers);
-    if (n == 0) return {};
-    return {reinterpret_cast<std::byte*>(numbers.data()), DType::kI32, 1, n, n};
   }
 
   Case c_ = GetParam();

@@ -9,6 +9,11 @@
 #include "data/subword/unigram.h"
 
 namespace mpt {
+
+bool is_version(const nlohmann::json& merge) {
+  return merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version");
+}
+
 namespace {
 
 std::unique_ptr<Vocabulary> bpe_vocabulary(const JsonNode& node) {
@@ -45,10 +50,6 @@ int32_t known_piece(const JsonNode& merge, const Vocabulary& vocabulary, const s
   const int32_t id = vocabulary.id_of(text);
   if (id < 0) throw error("{}: '{}' is not in the vocabulary", merge.path(), text);
   return id;
-}
-
-bool is_version(const nlohmann::json& merge) {
-  return merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version");
 }
 
 Merges read_merges(const JsonNode& node, const Vocabulary& vocabulary) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 
+#include <nlohmann/json.hpp>
+
 #include "data/subword/bpe.h"
 #include "data/subword/subword_model.h"
 #include "data/subword/vocabulary.h"
@@ -19,5 +21,8 @@ struct ReadModel {
 
 // BPE or Unigram. Throws Error naming the key, what was found and what would be accepted.
 ReadModel read_model(const JsonNode& node, Symbols symbols);
+
+// Whether an entry of "merges" is the line of the version that some files begin with.
+bool is_version(const nlohmann::json& merge);
 
 }  // namespace mpt

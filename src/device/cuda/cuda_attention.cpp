@@ -29,21 +29,13 @@ class CudnnOrGemms final : public Attention {
   CudnnOrGemms(CUstream_st* stream, CudaAttention kind, DeterministicAttention deterministic)
       : kind_(kind), cudnn_(stream, deterministic), gemms_(stream) {}
 
-  void set_scope(AttentionScope scope) override {
-    if (scope == AttentionScope::kDocument && kind_ == CudaAttention::kCudnn)
-      throw error("cuDNN attention is not set up to keep attention within documents");
-    scope_ = scope;
-    objections_.clear();
-  }
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override {
     chosen_for(shape, storage).reserve(allocator, shape, storage);
   }
   void forward(const AttentionForward& call) override {
-    check_scope(call.document_begin);
     chosen_for(call.shape, call.qkv.dtype).forward(call);
   }
   void backward(const AttentionBackward& call) override {
-    check_scope(call.document_begin);
     chosen_for(call.shape, call.qkv.dtype).backward(call);
   }
   std::string in_use(const AttentionShape& shape, DType storage) override {
@@ -55,25 +47,21 @@ class CudnnOrGemms final : public Attention {
   // The batch size does not matter to cuDNN's support.
   struct Kind {
     int64_t seq_len, heads, key_value_heads, head_dim;
+    AttentionScope scope;
     DType storage;
     auto operator<=>(const Kind&) const = default;
   };
 
-  void check_scope(const Tensor& document_begin) const {
-    check(document_begin.data == nullptr || scope_ == AttentionScope::kDocument,
-          "a call with documents; attention is over a {}", name_of(scope_));
-  }
   Attention& chosen_for(const AttentionShape& s, DType storage) {
     return objection_to(s, storage) ? static_cast<Attention&>(gemms_) : cudnn_;
   }
   const std::optional<std::string>& objection_to(const AttentionShape& s, DType storage) {
-    const Kind kind{s.seq_len, s.heads, s.key_value_heads, s.head_dim, storage};
+    const Kind kind{s.seq_len, s.heads, s.key_value_heads, s.head_dim, s.scope, storage};
     auto known = objections_.find(kind);
     if (known == objections_.end()) known = objections_.emplace(kind, ask(s, storage)).first;
     return known->second;
   }
   std::optional<std::string> ask(const AttentionShape& s, DType storage) {
-    if (scope_ == AttentionScope::kDocument) return "not set up for attention within documents";
     std::optional<std::string> objection = cudnn_.objection(s, storage);
     // With fp32 everyone expects it.
     if (!objection || (kind_ == CudaAttention::kAuto && storage == DType::kF32)) return objection;
@@ -87,7 +75,6 @@ class CudnnOrGemms final : public Attention {
   }
 
   CudaAttention kind_;
-  AttentionScope scope_ = AttentionScope::kRow;
   CudnnAttention cudnn_;
   GemmAttention gemms_;
   std::map<Kind, std::optional<std::string>> objections_;

@@ -49,11 +49,9 @@ void check_statistics(const Tensor& t) {
         t.cols, t.stride);
 }
 
-void check_no_documents(const Tensor& document_begin) {
-  check(document_begin.data == nullptr, "cuDNN attention does not keep within documents");
+void check_scope(const AttentionShape& s) {
+  check(s.scope == AttentionScope::kRow, "cuDNN attention does not keep within documents");
 }
-
-bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
 
 // --- what cuDNN takes ----------------------------------------------------------------------------
 
@@ -65,6 +63,7 @@ constexpr int64_t kLargestHeadDim = 128;
 constexpr size_t kLastWithMaskFromHost = 91500;
 
 std::optional<std::string> general_objection(const AttentionShape& s, DType storage) {
+  if (s.scope == AttentionScope::kDocument) return "not set up for attention within documents";
   if (storage != DType::kBF16) return fmt::format("it supports bf16, not {}", name_of(storage));
   if (s.head_dim % kHeadDimMultiple != 0 || s.head_dim > kLargestHeadDim)
     return fmt::format("the head size must be a multiple of {} and at most {}", kHeadDimMultiple,
@@ -126,7 +125,7 @@ std::vector<SdpaKey> CudnnAttention::keys_for(const AttentionShape& s,
 
 std::optional<std::string> CudnnAttention::objection(const AttentionShape& shape, DType storage) {
   if (auto found = general_objection(shape, storage)) return found;
-  if (stream_ == nullptr || is_empty(shape)) return std::nullopt;
+  if (stream_ == nullptr || shape.empty()) return std::nullopt;
   for (const SdpaKey& key : keys_for(shape, deterministic_))
     if (library().find(key) == nullptr) return library().refused.at(key);
   return std::nullopt;
@@ -141,7 +140,7 @@ std::string CudnnAttention::in_use(const AttentionShape& /*shape*/, DType /*stor
 }
 
 void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType storage) {
-  if (is_empty(shape)) return;
+  if (shape.empty()) return;
   const auto found = objection(shape, storage);
   check(!found, "cuDNN attention does not support this shape: {}", found.value_or(""));
   AttentionShape group = shape;
@@ -172,10 +171,10 @@ void* CudnnAttention::workspace(int64_t bytes) const {
 
 void CudnnAttention::forward(const AttentionForward& call) {
   check_shapes(call);
+  check_scope(call.shape);
   check_statistics(call.log_sum_exp);
-  check_no_documents(call.document_begin);
   const AttentionShape& s = call.shape;
-  if (is_empty(s)) return;
+  if (s.empty()) return;
   SdpaKey key = forward_key(s, s.batch);
   key.qkv = call.qkv.stride;
   key.out = call.out.stride;
@@ -192,9 +191,9 @@ void CudnnAttention::forward(const AttentionForward& call) {
 
 void CudnnAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
+  check_scope(call.shape);
   check_statistics(call.log_sum_exp);
-  check_no_documents(call.document_begin);
-  if (is_empty(call.shape)) return;
+  if (call.shape.empty()) return;
   const AttentionGroups groups = attention_groups(call.shape, deterministic_);
   for (int64_t group = 0; group < groups.count; ++group)
     backward_of_group(call, groups.first(group), groups.first(group + 1) - groups.first(group));

@@ -12,7 +12,6 @@
 #include "core/json/config_reader.h"
 #include "inference/weights_checkpoint.h"
 #include "optim/schedule.h"
-#include "train/resume/resumed_data.h"
 
 namespace mpt {
 namespace {
@@ -64,14 +63,11 @@ std::string dotted(std::string pointer) {
 // The saved keys under their current names: {"batch.seq_len": 64, ...}. A key that the version that
 // saved did not have yet has its default.
 nlohmann::json saved_keys(const TrainState& saved, const std::optional<RunConfig>& config) {
+  if (config) return nlohmann::json(resolved_json(*config)).flatten();
   JsonDocument document = JsonDocument::of_value(saved.config, "the checkpoint's config");
   RunConfig fields;
   use_present_names(document, fields);
-  nlohmann::json keys = nlohmann::json(document.root()).flatten();
-  if (!config) return keys;
-  nlohmann::json all = nlohmann::json(resolved_json(*config)).flatten();
-  all.update(keys);
-  return all;
+  return nlohmann::json(document.root()).flatten();
 }
 
 RecordedRows rows_of(const RunConfig& config) {
@@ -119,7 +115,7 @@ RecordedRows rows_of(const TrainState& saved) {
 }
 
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
-                     const RunConfig& config, const Mixture& training_data) {
+                     const RunConfig& config) {
   if (!saved.config.is_object())
     throw error("{}: cannot be resumed: config of its state is {}, expected an object", checkpoint,
                 describe(saved.config));
@@ -154,7 +150,6 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
                 "resume: {} was {}, is now {}", key, text(before), text(now));
   }
-  check_corpora(former_data(saved, checkpoint, config), checkpoint, training_data);
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
     throw error("{} is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,

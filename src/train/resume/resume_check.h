@@ -8,18 +8,16 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "config/run_config.h"
-#include "data/mixture.h"
 #include "device/device.h"
 #include "train/memory_fit.h"
 
 namespace mpt {
 
 // Throws Error naming the first changed key that must not change between a checkpoint and its
-// continuation (shape, formats, data order, seed, rule), or a change of the training data. Logs
-// every other changed key, as a warning if it affects training, and how a new length changes the
-// schedule.
+// continuation (shape, formats, data order, seed, rule). Logs every other changed key, as a warning
+// if it affects training, and how a new length changes the schedule.
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
-                     const RunConfig& config, const Mixture& training_data);
+                     const RunConfig& config);
 
 // The saved run's config; nothing if it is no longer valid.
 std::optional<RunConfig> saved_config(const TrainState& saved);
