@@ -61,6 +61,13 @@ struct EnumNames<NonfinitePolicy> {
   static constexpr std::array<std::string_view, 3> kNames{"stop", "skip_step", "rollback"};
 };
 
+enum class SpikePolicy : uint8_t { kOff, kWarn, kSkipStep, kRollback, kStop };
+template <>
+struct EnumNames<SpikePolicy> {
+  static constexpr std::array<std::string_view, 5> kNames{"off", "warn", "skip_step", "rollback",
+                                                          "stop"};
+};
+
 enum class ActivationRecompute : uint8_t { kNone, kBlock };
 template <>
 struct EnumNames<ActivationRecompute> {
@@ -76,6 +83,10 @@ struct TrainConfig {
   int64_t max_rollbacks = 3;
   ActivationRecompute activation_recompute = ActivationRecompute::kNone;
   int64_t loss_chunk_rows = 0;
+  double z_loss = 0;
+  SpikePolicy spike_policy = SpikePolicy::kOff;
+  double spike_z = 6;
+  int64_t spike_window = 128;
 
   bool operator==(const TrainConfig&) const = default;
 
@@ -112,6 +123,31 @@ struct TrainConfig {
                {.minimum = 0,
                 .maximum = 1 << 30,
                 .doc = "positions whose logits are in memory at a time; 0 = automatic"});
+    v.optional("z_loss", z_loss,
+               {.minimum = 0,
+                .maximum = 1,
+                .doc = "c of c log(sum of e^logits)^2, whose gradient is added to that of the "
+                       "loss, so that logits stay small; the loss in logs is without it; 0 = off"});
+    v.optional("spike_policy", spike_policy,
+               {.doc = "what to do on a step whose loss or gradient norm stands out of those "
+                       "before it: off; warn; skip_step: skip the update; rollback: return to the "
+                       "last checkpoint and continue with the data after the step; stop"});
+    v.optional("spike_z", spike_z,
+               {.exclusive_minimum = 0,
+                .maximum = 1e6,
+                .only_with = only_with("spike_policy", spike_policy,
+                                       {SpikePolicy::kWarn, SpikePolicy::kSkipStep,
+                                        SpikePolicy::kRollback, SpikePolicy::kStop}),
+                .doc = "standard deviations above the mean of spike_window steps from which on a "
+                       "loss or gradient norm is a spike"});
+    v.optional("spike_window", spike_window,
+               {.minimum = 2,
+                .maximum = 1 << 16,
+                .only_with = only_with("spike_policy", spike_policy,
+                                       {SpikePolicy::kWarn, SpikePolicy::kSkipStep,
+                                        SpikePolicy::kRollback, SpikePolicy::kStop}),
+                .doc = "number of the last steps without spikes that a step is compared with; the "
+                       "guard begins when there are as many"});
   }
 };
 

@@ -253,7 +253,8 @@ void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
       {.logits = logits,
        .targets = targets_.tensor.row_range(micro_batch_, 1).columns(first, rows),
        .losses = losses_.columns(first, rows),
-       .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
+       .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>(),
+       .z_loss = options_.z_loss});
   if (backward == nullptr) return;
   const Accumulate accumulate = first > 0 ? Accumulate::kYes : *backward;
   linears_.backward(head, {.d_y = logits,

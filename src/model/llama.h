@@ -33,6 +33,7 @@ struct LlamaOptions {
   int64_t micro_batches = 1;             // largest number staged at once
   WeightCodes weight_codes = WeightCodes::kAllLayers;  // FP8 only
   AttentionScope attention = AttentionScope::kRow;     // kDocument: positions restart as well
+  float z_loss = 0;                                    // formulas/cross_entropy.h
 };
 
 // The rows that fill 64 MiB of FP32 logits (1 GiB on a GPU, which needs large GEMMs), a multiple of

@@ -76,6 +76,7 @@ struct CrossEntropyCall {
   Tensor targets;  // [1, rows] int32
   Tensor losses;   // [1, rows] fp32
   const float* gradient_scale = nullptr;  // in device memory; null: losses only
+  float z_loss = 0;                       // factor of lse^2, in the gradient alone
 };
 
 struct EmbeddingBackwardCall {

@@ -178,8 +178,9 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     const int64_t cols = call.logits.cols, row_bytes = cols * size_of(call.logits.dtype);
     if (row_bytes > longest_row_bytes_) return Generic::cross_entropy(call);
     dispatch(call.logits.dtype, [&]<class T>(T) {
-      const CrossEntropy<T> rows{call.logits.as<T>(), call.targets.as<int32_t>(),
-                                 call.losses.as<float>(), cols, call.gradient_scale};
+      const CrossEntropy<T> rows{call.logits.as<T>(),     call.targets.as<int32_t>(),
+                                 call.losses.as<float>(), cols,
+                                 call.gradient_scale,     call.z_loss};
       LaunchShape each_row = shape(call.logits.rows, CrossEntropyTeam::kThreads);
       each_row.shared_bytes = row_bytes;
       launch(packable(cols, kPackOf<T>, {call.logits}) ? cross_entropy_kernel<T, kPackOf<T>>

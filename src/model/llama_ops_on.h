@@ -181,9 +181,9 @@ class LlamaOpsOn : public LlamaOps {
 
   void cross_entropy(const CrossEntropyCall& call) override {
     dispatch(call.logits.dtype, [&]<class T>(T) {
-      exec_.rows(call.logits.rows,
-                 CrossEntropy<T>{call.logits.as<T>(), call.targets.as<int32_t>(),
-                                 call.losses.as<float>(), call.logits.cols, call.gradient_scale});
+      exec_.rows(call.logits.rows, CrossEntropy<T>{call.logits.as<T>(), call.targets.as<int32_t>(),
+                                                   call.losses.as<float>(), call.logits.cols,
+                                                   call.gradient_scale, call.z_loss});
     });
   }
 

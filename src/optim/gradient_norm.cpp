@@ -99,9 +99,11 @@ GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options
   partial_ = row(tiles_.tiles());
   partial_shards_ = tiles_.shards(partial_);
   sums_ = row(sums_of_tiles(tiles_.tiles()));
+  limits_ = bytes(sizeof(StepLimits));
   control_ = bytes(sizeof(StepControl));
   table_ = bytes(ops.norm_table_bytes(call({})));
   if (control_.host == nullptr) return;  // a plan
+  set_limits({});
   ops.write_norm_table(call({}), table_.host);
   device_.send(table_);
 }
@@ -114,12 +116,14 @@ NormCall GradientNorm::call(const Tensor& losses) const {
           .sums = sums_,
           .losses = losses,
           .clip_grad_norm = clip_grad_norm_,
+          .limits = limits_.tensor.as<StepLimits>(),
           .control = device_control()};
 }
 
 void GradientNorm::measure(OptimizerOps& ops, const Tensor& losses) {
   const ProfileScope scope(device_, "gradient norm");
   const NormCall norm = call(losses);
+  device_.send(limits_);
   ops.sum_gradients(norm);
   ranks_.all_gather(partial_shards_);
   ops.compute_clip(norm);

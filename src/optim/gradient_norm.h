@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,12 @@ class ReductionTiles {
   std::vector<int64_t> first_place_;  // start of every rank, then the end of the last
 };
 
+// Largest values with which a step is made; a NaN is no limit.
+struct StepLimits {
+  double grad_norm = std::numeric_limits<double>::infinity();
+  double loss_sum = std::numeric_limits<double>::infinity();
+};
+
 // Arguments of the norm operations (OptimizerOps).
 struct NormCall {
   std::span<const Tensor> gradients;
@@ -62,7 +69,8 @@ struct NormCall {
   Tensor sums;                  // fp64 [1, sums_of_tiles()] scratch
   Tensor losses{};              // no step if one is not finite; no rows: none
   double clip_grad_norm;
-  StepControl* control;  // in device memory, written
+  const StepLimits* limits;  // in device memory
+  StepControl* control;      // in device memory, written
 };
 
 class GradientNorm {
@@ -79,6 +87,8 @@ class GradientNorm {
   // Enqueues: sums of own tiles, their all-gather, the norm and StepControl, and its copy to the
   // host.
   void measure(OptimizerOps& ops, const Tensor& losses);
+  // Of the following measure() and later ones; the host must not be ahead of the device.
+  void set_limits(const StepLimits& limits) { *limits_.image<StepLimits>() = limits; }
   // Makes the step unconditional, with this gradient scale.
   void proceed_with(float grad_scale);
   // Valid on the host after Device::synchronize().
@@ -99,6 +109,7 @@ class GradientNorm {
   Tensor partial_;                      // [1, tiles of all tensors] fp64
   std::vector<Tensor> partial_shards_;  // of the ranks
   Tensor sums_;                         // [1, sums of tiles] fp64
+  PinnedBuffer limits_;                 // StepLimits
   PinnedBuffer control_;                // StepControl
   PinnedBuffer table_;                  // for gradients_, written once
   std::vector<double> host_partial_;

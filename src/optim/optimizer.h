@@ -73,12 +73,14 @@ class Optimizer {
   //                        before must be done; the other calls enqueue the same work every time
   //   measure_gradients()  computes the norm of the gradients, from FP64 sums in an order that
   //                        depends on shapes only, and clips by it. If the norm or one of `losses`
-  //                        (fp64 [1, n]; no rows: none; the same on all ranks) is not finite,
-  //                        update() does nothing
+  //                        (fp64 [1, n]; no rows: none; the same on all ranks) is not finite, or
+  //                        the norm or their sum is beyond set_limits(), update() does nothing
   //   update()             updates own update blocks, and tensor scales that need their maximum
   //   rescale()            call after update(), with whole weights: moves tensor scales that need
   //                        all blocks of a tensor. A second call changes nothing
   void prepare(const StepScalars& scalars);
+  // Of the steps from the next on; to be called before prepare().
+  void set_limits(const StepLimits& limits) { norm_.set_limits(limits); }
   void measure_gradients(const Tensor& losses);
   void update();
   void rescale();

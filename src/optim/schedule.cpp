@@ -28,9 +28,12 @@ double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_st
     case ScheduleShape::kWsd: {
       const int64_t decay = total_steps - config.decay_updates(total_steps);
       if (update <= decay) return 1.0;
+      const double s = progress(update, std::max(decay, warmup), total_steps);
       return std::lerp(1.0, config.final_fraction,
-                       progress(update, std::max(decay, warmup), total_steps));
+                       config.decay_shape == DecayShape::kLinear ? s : std::sqrt(s));
     }
+    case ScheduleShape::kInverseSqrt:
+      return std::sqrt(double(std::max<int64_t>(warmup, 1)) / double(update));
     case ScheduleShape::kCosine:
       break;
   }

@@ -3,7 +3,8 @@
 //
 //   t <= W: t / W;  then, with s = (t - W) / (total - W) and final fraction f:
 //   cosine f + (1 - f) (1 + cos pi s) / 2;   linear 1 + (f - 1) s;   constant 1;
-//   wsd 1 until the last decay_fraction of the run, then linear down to f.
+//   inverse_sqrt sqrt(W / t);   wsd 1 until the last decay_fraction of the run, then down to f:
+//   linear, or one_minus_sqrt f + (1 - f) (1 - sqrt s), with s the part of the decay that is over.
 // Defined for every t: t is clamped to 0 .. total. Details:
 // docs/numerics.md "Learning-rate schedule".
 #pragma once
@@ -15,10 +16,18 @@
 
 namespace mpt {
 
-enum class ScheduleShape : uint8_t { kCosine, kLinear, kConstant, kWsd };
+enum class ScheduleShape : uint8_t { kCosine, kLinear, kConstant, kWsd, kInverseSqrt };
 template <>
 struct EnumNames<ScheduleShape> {
-  static constexpr std::array<std::string_view, 4> kNames{"cosine", "linear", "constant", "wsd"};
+  static constexpr std::array<std::string_view, 5> kNames{"cosine", "linear", "constant", "wsd",
+                                                          "inverse_sqrt"};
+};
+
+// Of wsd.
+enum class DecayShape : uint8_t { kLinear, kOneMinusSqrt };
+template <>
+struct EnumNames<DecayShape> {
+  static constexpr std::array<std::string_view, 2> kNames{"linear", "one_minus_sqrt"};
 };
 
 struct ScheduleConfig {
@@ -29,6 +38,7 @@ struct ScheduleConfig {
   std::optional<double> warmup_fraction{};
   double final_fraction = 0.1;
   double decay_fraction = 0.2;
+  DecayShape decay_shape = DecayShape::kLinear;
   int64_t lr_schedule_offset = 0;
 
   bool operator==(const ScheduleConfig&) const = default;
@@ -49,7 +59,9 @@ struct ScheduleConfig {
     v.optional(
         "shape", shape,
         {.doc = "shape after the linear warmup: cosine or linear down to final_fraction, constant, "
-                "or wsd (constant, then linear down during the last decay_fraction of the run)"});
+                "wsd (constant, then down during the last decay_fraction of the run), or "
+                "inverse_sqrt (the root of warmup updates over updates, whatever the run's "
+                "length)"});
     v.optional("warmup_steps", warmup_steps,
                {.minimum = 0,
                 .maximum = 1e9,
@@ -71,6 +83,9 @@ struct ScheduleConfig {
                 .maximum = 1,
                 .only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
                 .doc = "fraction of the run in which wsd decays"});
+    v.optional("decay_shape", decay_shape,
+               {.only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
+                .doc = "how wsd decays: linear, or one_minus_sqrt, which falls fast at first"});
     v.optional("lr_schedule_offset", lr_schedule_offset,
                {.minimum = -1,
                 .maximum = 0,

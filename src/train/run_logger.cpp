@@ -25,6 +25,26 @@ std::string_view nonfinite_mark(NonfinitePolicy policy) {
   return " | NOT FINITE: stopping";
 }
 
+std::string_view spike_mark(SpikePolicy policy) {
+  switch (policy) {
+    case SpikePolicy::kSkipStep:
+      return " | SPIKE: skipped";
+    case SpikePolicy::kRollback:
+      return " | SPIKE: rolling back";
+    case SpikePolicy::kStop:
+      return " | SPIKE: stopping";
+    case SpikePolicy::kWarn:
+    case SpikePolicy::kOff:
+      break;
+  }
+  return " | SPIKE";
+}
+
+std::string_view mark_of(const StepRecord& record, const TrainConfig& config) {
+  if (record.spike) return spike_mark(config.spike_policy);
+  return record.skipped ? nonfinite_mark(config.nonfinite_policy) : "";
+}
+
 // Null if the tensor's update was 0.
 nlohmann::ordered_json ratio_json(const UpdateStatistics& tensor, const EffectSums& effect) {
   const std::optional<double> ratio = tensor.edq_ratio(effect);
@@ -106,7 +126,8 @@ void RunLogger::record(const StepRecord& record) {
   const double weight = std::max(1.0 / double(seen_), 0.05);
   seconds_per_step_ += weight * (record.seconds - seconds_per_step_);
   const bool last = record.step == options_.total_steps;
-  if (record.step % config_.log.every_steps == 0 || last || record.validation || record.skipped)
+  if (record.step % config_.log.every_steps == 0 || last || record.validation || record.skipped ||
+      record.spike)
     print(record);
   if (Progress::on_terminal()) progress_.update(record.step - options_.first_step);
 }
@@ -121,6 +142,8 @@ nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
   json["grad_norm"] = record.grad_norm;
   json["data_hash"] = fmt::format("{:016x}", record.data_hash);
   if (record.skipped) json["skipped"] = true;
+  if (record.spike)
+    json["spike"] = {{"loss_z", record.spike->loss_z}, {"grad_norm_z", record.spike->grad_norm_z}};
   if (record.validation) json.update(validation_json(*record.validation));
   if (!record.update_statistics.empty())
     json["update_survival"] = update_statistics_json(record.update_statistics);
@@ -145,7 +168,7 @@ void RunLogger::print(const StepRecord& record) {
       "{} left{}",
       record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
       1e3 * record.seconds, format_count(rate), format_duration(left),
-      record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
+      mark_of(record, config_.train));
   if (!record.validation) return;
   for (const auto& [name, mean] : record.validation->sets)
     print_validation(record.step, name, mean);

@@ -16,6 +16,7 @@
 #include "model/linears.h"
 #include "optim/update_statistics.h"
 #include "train/metrics_log.h"
+#include "train/spike_guard.h"
 
 namespace mpt {
 
@@ -26,9 +27,10 @@ struct StepRecord {
   double loss = 0;         // mean over the step's targets, nats
   double grad_norm = 0;    // before clipping
   double lr_factor = 0;    // factor of every learning rate, from the schedule
-  bool skipped = false;    // loss or gradient norm not finite: no update
+  bool skipped = false;    // loss or gradient norm not finite, or a spike: no update
   uint64_t data_hash = 0;  // of the step's rows; independent of ranks, micro-batches
   double seconds = 0;      // of the step, excluding evaluation and saving
+  std::optional<Spike> spike{};
   std::optional<ValidationResult> validation{};
   std::vector<UpdateStatistics> update_statistics{};  // on steps of log.update_statistics
   std::vector<Fp8OperandState> fp8{};                 // after the step; on the same steps

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include <spdlog/spdlog.h>
 
@@ -18,7 +19,9 @@ namespace mpt {
 
 namespace {
 
-constexpr const char* kInitFrom = "init_from";  // in the extra part of a state
+// In the extra part of a state.
+constexpr const char* kInitFrom = "init_from";
+constexpr const char* kSpikes = "spikes";
 
 RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
   require_rows(batch, ranks.size());
@@ -47,7 +50,8 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
                    {.keep_last = config.checkpoint.keep_last,
                     .keep_every_steps = config.checkpoint.keep_every_steps}),
       saver_(checkpoints_, device, ranks),
-      work_(model_, batch_, device) {}
+      work_(model_, batch_, device),
+      spikes_(config.train) {}
 
 // Communication in progress on other threads uses memory that is about to be freed.
 Trainer::~Trainer() { ranks_.stop(); }
@@ -88,6 +92,7 @@ void Trainer::load(const std::string& checkpoint) {
   last_checkpoint_ = checkpoint;
   tokens_ = saved.tokens;
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
+  spikes_.restore(extra_of(saved, kSpikes), checkpoint + ": extra." + kSpikes);
   init_from_ = saved.extra.value(kInitFrom, nlohmann::json());
 }
 
@@ -112,6 +117,7 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   record.data_hash = batch.hash;
   record.lr_factor = schedule_factor(config_.schedule, step_, total_steps_);
   stage(batch);
+  limit_step(batch);
   if (!enqueue(record, logger)) {
     --step_;
     tokens_ = tokens;
@@ -124,6 +130,7 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   record.grad_norm = control.grad_norm;
   record.skipped = control.proceed == 0;
   if (record.skipped) ++skipped_;
+  judge(record);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return record;
 }
@@ -227,39 +234,82 @@ void Trainer::evaluate_into(StepRecord& record) {
                                 .ranks = ranks_});
 }
 
-// --- steps that are not finite -------------------------------------------------------------------
+// --- steps that are not finite, and spikes -------------------------------------------------------
 
-void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
-  if (config_.train.nonfinite_policy == NonfinitePolicy::kSkipStep) return;
+bool Trainer::spikes_are_left_out() const {
+  return config_.train.spike_policy != SpikePolicy::kOff &&
+         config_.train.spike_policy != SpikePolicy::kWarn;
+}
+
+// The device leaves the update of a spike out.
+void Trainer::limit_step(const Batch& batch) {
+  if (!spikes_are_left_out()) return;
+  const SpikeLimits most = spikes_.limits();
+  model_.optimizer.set_limits(
+      {.grad_norm = most.grad_norm, .loss_sum = most.loss * double(batch.valid_targets)});
+}
+
+// Where spikes are left out, the device has decided whether this is one.
+void Trainer::judge(StepRecord& record) {
+  if (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm)) return;
+  const bool spike =
+      spikes_are_left_out() ? record.skipped : spikes_.stands_out(record.loss, record.grad_norm);
+  if (spike) record.spike = spikes_.compare(record.loss, record.grad_norm);
+  spikes_.see(record.loss, record.grad_norm);
+}
+
+namespace {
+
+// "step 7: loss nan or gradient norm inf is not finite"; of a spike, what stands out.
+std::string trouble_of(const StepRecord& record) {
+  if (!record.spike)
+    return fmt::format("step {}: loss {} or gradient norm {} is not finite", record.step,
+                       record.loss, record.grad_norm);
+  return fmt::format("step {}: a spike: loss {:.4f}, gradient norm {:.4g}; {}", record.step,
+                     record.loss, record.grad_norm, record.spike->text());
+}
+
+}  // namespace
+
+void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
+  if (!record.skipped && !record.spike) return;
+  const bool spike = record.spike.has_value();
+  const SpikePolicy policy = config_.train.spike_policy;
+  const NonfinitePolicy nonfinite = config_.train.nonfinite_policy;
+  if (spike && (policy == SpikePolicy::kWarn || policy == SpikePolicy::kSkipStep)) {
+    if (ranks_.is_root())
+      spdlog::warn("{}{}", trouble_of(record), record.skipped ? "; its update was left out" : "");
+    return;
+  }
+  if (!spike && nonfinite == NonfinitePolicy::kSkipStep) return;
   report_save(saver_.finish());  // that state precedes this step and is good
-  if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback)
+  if (spike ? policy == SpikePolicy::kRollback : nonfinite == NonfinitePolicy::kRollback)
     return roll_back(record, logger);
+  const char* const key = spike ? "train.spike_policy" : "train.nonfinite_policy";
   throw error(
-      "step {}: loss {} or gradient norm {} is not finite, so the run stops here and the step "
-      "changed no weight ({}). To continue, resume with --set train.nonfinite_policy=skip_step, "
-      "which skips such steps, or =rollback, which returns to the last checkpoint and continues "
-      "after their data; or start again with a lower learning rate",
-      record.step, record.loss, record.grad_norm,
-      last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
+      "{}, so the run stops here and the step changed no weight ({}). To continue, resume with "
+      "--set {}=skip_step, which skips such steps, or =rollback, which returns to the last "
+      "checkpoint and continues after their data; or start again with a lower learning rate",
+      trouble_of(record),
+      last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_,
+      key);
 }
 
 // Loads the last good checkpoint but keeps the data position after the failed step.
 void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
-        "step {}: loss {} or gradient norm {} is not finite, after {} rollbacks without a new "
-        "checkpoint (train.max_rollbacks). Saved checkpoints are untouched",
-        record.step, record.loss, record.grad_norm, config_.train.max_rollbacks);
+        "{}, after {} rollbacks without a new checkpoint (train.max_rollbacks). Saved checkpoints "
+        "are untouched",
+        trouble_of(record), config_.train.max_rollbacks);
   const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_);
   if (!checkpoint)
-    throw error(
-        "step {}: loss {} or gradient norm {} is not finite, and there is no checkpoint to roll "
-        "back to (train.nonfinite_policy=rollback)",
-        record.step, record.loss, record.grad_norm);
+    throw error("{}, and there is no checkpoint to roll back to ({}=rollback)", trouble_of(record),
+                record.spike ? "train.spike_policy" : "train.nonfinite_policy");
   load(*checkpoint);
   if (!ranks_.is_root()) return;
-  spdlog::warn("step {}: not finite; rolled back to {}, continuing with the data after that step",
-               record.step, *checkpoint);
+  spdlog::warn("{}; rolled back to {}, continuing with the data after that step",
+               trouble_of(record), *checkpoint);
   logger->mark_resume(step_, fmt::format("rollback from step {}", record.step));
 }
 
@@ -277,6 +327,7 @@ TrainState Trainer::state() const {
                    .extra = {{"skipped_steps", skipped_}, {"products", gemms_json(device_)}},
                    .tokens = tokens_};
   if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
+  if (nlohmann::json seen = spikes_.json(); !seen.is_null()) state.extra[kSpikes] = std::move(seen);
   add_data(state, *train_data_, former_tokens_);
   return state;
 }
@@ -345,7 +396,7 @@ bool Trainer::run() {
     check_replicas();
     if (!validation_data_.empty() && due(config_.eval.every_steps)) evaluate_into(*record);
     if (logger) logger->record(*record);
-    if (record->skipped) handle_nonfinite(*record, logger.get());
+    handle_trouble(*record, logger.get());
     if (due(config_.checkpoint.every_steps)) save(logger.get());
   }
   if (logger) logger->finish();
@@ -360,7 +411,7 @@ void Trainer::run_unrecorded(int64_t steps) {
     std::optional<StepRecord> record = step(nullptr);
     if (!record) break;
     exchange_status(*record);
-    if (record->skipped) handle_nonfinite(*record, nullptr);
+    handle_trouble(*record, nullptr);
   }
 }
 

@@ -76,7 +76,10 @@ class Trainer {
   void warn_of_frozen_scales();
   void check_replicas();
   void evaluate_into(StepRecord& record);
-  void handle_nonfinite(const StepRecord& record, RunLogger* logger);
+  [[nodiscard]] bool spikes_are_left_out() const;
+  void limit_step(const Batch& batch);
+  void judge(StepRecord& record);
+  void handle_trouble(const StepRecord& record, RunLogger* logger);
   void roll_back(const StepRecord& record, RunLogger* logger);
   void save(RunLogger* logger);
   void report_save(const std::optional<SaveReport>& report) const;
@@ -102,6 +105,7 @@ class Trainer {
   CheckpointStore checkpoints_;
   CheckpointSaver saver_;
   TrainingStep work_;
+  SpikeGuard spikes_;
   int64_t step_ = 0;             // optimizer steps done
   int64_t skipped_ = 0;          // steps done without an update
   int64_t tokens_ = 0;           // predicted so far

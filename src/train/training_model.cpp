@@ -46,7 +46,8 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
           .multiply = multiply_of(config.precision),
           .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches,
           .weight_codes = weight_codes_of(config.device, backend),
-          .attention = config.data.attention};
+          .attention = config.data.attention,
+          .z_loss = float(config.train.z_loss)};
 }
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {

@@ -19,21 +19,36 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
                      info.param.cols, int64_t(info.param.size));
 }
 
-std::vector<double> closed_form(const std::vector<double>& logits, int32_t target) {
+double log_sum_exp(const std::vector<double>& logits) {
+  return reference_cross_entropy<double>(logits, 0) + logits[0];
+}
+
+// The loss with z_loss times the square of the logarithm of the sum.
+template <class S>
+S reference_with_z(const std::vector<S>& logits, int32_t target, double z_loss) {
+  if (target < 0) return S(0);
+  const S loss = reference_cross_entropy<S>(logits, target), lse = loss + logits[size_t(target)];
+  return loss + z_loss * lse * lse;
+}
+
+std::vector<double> closed_form(const std::vector<double>& logits, int32_t target,
+                                double z_loss = 0) {
   if (target < 0) return std::vector<double>(logits.size(), 0.0);
   std::vector<double> p = reference_softmax<double>(logits);
+  for (double& x : p) x *= 1 + 2 * z_loss * log_sum_exp(logits);
   p[size_t(target)] -= 1;
   return p;
 }
 
 TEST(CrossEntropyReference, ClosedFormIsTheDerivative) {
   const auto logits = random_matrix(1, 7, DType::kF32, 1).row(0);
-  for (const int32_t target : {-1, 0, 3, 6}) {
-    const auto want = complex_step(
-        logits, [&](const auto& z) { return reference_cross_entropy<Complex>(z, target); });
-    const auto got = closed_form(logits, target);
-    for (size_t c = 0; c < logits.size(); ++c) EXPECT_NEAR(got[c], want[c], 1e-15);
-  }
+  for (const double z_loss : {0.0, 0.3})
+    for (const int32_t target : {-1, 0, 3, 6}) {
+      const auto want = complex_step(
+          logits, [&](const auto& z) { return reference_with_z<Complex>(z, target, z_loss); });
+      const auto got = closed_form(logits, target, z_loss);
+      for (size_t c = 0; c < logits.size(); ++c) EXPECT_NEAR(got[c], want[c], 4e-15);
+    }
 }
 
 class CrossEntropyOp : public testing::TestWithParam<Case> {
@@ -47,7 +62,7 @@ class CrossEntropyOp : public testing::TestWithParam<Case> {
     Matrix losses, logits;
   };
   // A scale of 0 asks for losses only.
-  Result run(float gradient_scale) {
+  Result run(float gradient_scale, float z_loss = 0) {
     const Tensor logits = bench_.put(c_.storage, logits_),
                  losses = bench_.empty(DType::kF32, 1, c_.rows);
     Matrix scale(1, 1);
@@ -57,7 +72,8 @@ class CrossEntropyOp : public testing::TestWithParam<Case> {
     bench_.ops().cross_entropy({.logits = logits,
                                 .targets = bench_.put(targets_),
                                 .losses = losses,
-                                .gradient_scale = given});
+                                .gradient_scale = given,
+                                .z_loss = z_loss});
     return {bench_.get(losses), bench_.get(logits)};
   }
   void expect_losses(const Matrix& losses) {
@@ -70,6 +86,25 @@ class CrossEntropyOp : public testing::TestWithParam<Case> {
       }
       const double largest = 1 + std::abs(want) + std::log(double(c_.cols));
       expect_near(losses.at(0, r), want, largest, {DType::kF32, 1, terms()}, "loss");
+    }
+  }
+  void expect_gradient(float scale, float z_loss) {
+    const Result got = run(scale, z_loss);
+    expect_losses(got.losses);
+    for (int64_t r = 0; r < c_.rows; ++r) {
+      const int32_t target = targets_[size_t(r)];
+      const std::vector<double> z = logits_.row(r), want = closed_form(z, target, z_loss),
+                                softmax = reference_softmax<double>(z);
+      const double top = *std::ranges::max_element(z), lse = log_sum_exp(z);
+      // What the factor of the softmax is made of, which may cancel.
+      const double factor = 1 + 2 * double(z_loss) * (1 + std::abs(lse));
+      for (int64_t c = 0; c < c_.cols; ++c) {
+        const double term =
+            softmax[size_t(c)] * factor * (1 + top - z[size_t(c)]) + 0x1p-126 / kFp32Rounding;
+        expect_near(got.logits.at(r, c), scale * want[size_t(c)],
+                    scale * (target < 0 ? 0 : (c == target ? 1 : 0) + term),
+                    {c_.storage, 1, terms()}, "dz");
+      }
     }
   }
   [[nodiscard]] double terms() const { return double(c_.cols) / 32 + 16; }
@@ -86,22 +121,9 @@ TEST_P(CrossEntropyOp, LossOnlyLeavesTheLogits) {
   EXPECT_EQ(got.logits.values, logits_.values);
 }
 
+// With and without z-loss, which does not change the losses.
 TEST_P(CrossEntropyOp, Gradient) {
-  const float scale = 1.0f / 37;
-  const Result got = run(scale);
-  expect_losses(got.losses);
-  for (int64_t r = 0; r < c_.rows; ++r) {
-    const int32_t target = targets_[size_t(r)];
-    const std::vector<double> z = logits_.row(r), want = closed_form(z, target);
-    const double top = *std::ranges::max_element(z);
-    for (int64_t c = 0; c < c_.cols; ++c) {
-      const double d = want[size_t(c)];
-      const double p =
-          c == target ? 1 : std::abs(d) * (1 + top - z[size_t(c)]) + 0x1p-126 / kFp32Rounding;
-      expect_near(got.logits.at(r, c), scale * d, scale * (target < 0 ? 0 : p),
-                  {c_.storage, 1, terms()}, "dz");
-    }
-  }
+  for (const float z_loss : {0.0f, 1e-3f, 0.25f}) expect_gradient(1.0f / 37, z_loss);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CrossEntropyOp,

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,8 @@ namespace mpt {
 namespace {
 
 constexpr ScheduleShape kShapes[] = {ScheduleShape::kCosine, ScheduleShape::kLinear,
-                                     ScheduleShape::kConstant, ScheduleShape::kWsd};
+                                     ScheduleShape::kConstant, ScheduleShape::kWsd,
+                                     ScheduleShape::kInverseSqrt};
 
 ScheduleConfig with_warmup(ScheduleShape shape, int64_t warmup) {
   ScheduleConfig config;
@@ -21,6 +23,7 @@ ScheduleConfig with_warmup(ScheduleShape shape, int64_t warmup) {
 }
 
 double end_of(const ScheduleConfig& config) {
+  if (config.shape == ScheduleShape::kInverseSqrt) return std::sqrt(100.0 / 1000);
   return config.shape == ScheduleShape::kConstant ? 1.0 : config.final_fraction;
 }
 
@@ -93,6 +96,29 @@ TEST(Schedule, WsdDecaysDuringItsLastPart) {
   config.decay_fraction = 1;
   EXPECT_EQ(schedule_factor(config, 100, 1000), 1.0);
   EXPECT_EQ(schedule_factor(config, 550, 1000), 0.75);
+}
+
+TEST(Schedule, OneMinusSqrtFallsFastAtFirst) {
+  ScheduleConfig config = with_warmup(ScheduleShape::kWsd, 100);
+  config.decay_fraction = 0.4;
+  config.decay_shape = DecayShape::kOneMinusSqrt;
+  config.final_fraction = 0.2;
+  EXPECT_EQ(schedule_factor(config, 600, 1000), 1.0);
+  for (const auto& [t, root] : {std::pair<int64_t, double>{604, 0.1}, {616, 0.2}, {700, 0.5}})
+    EXPECT_NEAR(schedule_factor(config, t, 1000), 0.2 + 0.8 * (1 - root), 0x1p-50) << t;
+  EXPECT_EQ(schedule_factor(config, 1000, 1000), 0.2);
+}
+
+// Without warmup, as after one of a single update.
+TEST(Schedule, InverseSqrtDoesNotKnowTheLength) {
+  const ScheduleConfig config = with_warmup(ScheduleShape::kInverseSqrt, 100);
+  for (const int64_t total : {400, 1000, 100000}) {
+    EXPECT_EQ(schedule_factor(config, 225, total), 100.0 / 150) << total;
+    EXPECT_EQ(schedule_factor(config, 400, total), 0.5) << total;
+  }
+  const ScheduleConfig at_once = with_warmup(ScheduleShape::kInverseSqrt, 0);
+  EXPECT_EQ(schedule_factor(at_once, 1, 1000), 1.0);
+  EXPECT_EQ(schedule_factor(at_once, 4, 1000), 0.5);
 }
 
 TEST(Schedule, WithoutWarmupItStartsFromOne) {

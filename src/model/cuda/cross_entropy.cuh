@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   if (lane == 0) rows.losses[row] = cross_entropy_loss(sum, top, of_target);
   if (rows.scale == nullptr) return;
 
-  const CrossEntropyGradient gradient{top, *rows.scale / sum, *rows.scale, target};
+  const CrossEntropyGradient gradient{top, softmax_factor(sum, top, *rows.scale, rows.z_loss),
+                                      *rows.scale, target};
   for (int p = lane; p < packs; p += kThreads) {
     Pack<float, kWidth> d = to_floats(load_pack<kWidth>(kept, p));
 #pragma unroll

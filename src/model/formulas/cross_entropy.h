@@ -1,7 +1,8 @@
 // Softmax cross entropy of one row of logits; the gradient overwrites the logits.
 //
 //   loss = log sum_v e^(z_v - m) + m - z_t,   m = max_v z_v
-//   dz_v = scale (softmax(z)_v - [v = t])
+//   dz_v = scale ((1 + 2 z_loss lse) softmax(z)_v - [v = t]),   lse = log sum_v e^(z_v - m) + m
+// The loss is without z_loss lse^2, whose gradient is in dz_v.
 // A target of kIgnoreTarget is not predicted: loss 0, gradient 0. Order and rounding:
 // docs/numerics.md "Cross-entropy".
 #pragma once
@@ -33,8 +34,14 @@ MPT_HD float cross_entropy_loss(float sum, float top, float of_target) {
   return std::log(sum) + (top - of_target);
 }
 
+// What a row's softmax terms are multiplied by in the gradient.
+MPT_HD float softmax_factor(float sum, float top, float scale, float z_loss) {
+  const float factor = scale / sum;
+  return z_loss == 0.0f ? factor : factor * (1.0f + 2.0f * z_loss * (std::log(sum) + top));
+}
+
 struct CrossEntropyGradient {
-  float top, factor, scale;  // factor: scale / sum
+  float top, factor, scale;  // factor: softmax_factor()
   int32_t target;
 
   // Index: int32_t if narrow comparisons are cheaper.
@@ -56,6 +63,7 @@ struct CrossEntropy {
   float* losses;           // [rows]
   int64_t cols;            // V
   const float* scale;      // of the gradient: 1 / targets of the step; null: loss only
+  float z_loss;
 
   [[nodiscard]] std::array<RowMemory, 1> memory(int64_t row) const {
     return {RowMemory::of(logits + row * cols, cols)};
@@ -85,7 +93,8 @@ struct CrossEntropy {
     else
       sum = group.sum(cols, term);
     if (scale != nullptr) {
-      const CrossEntropyGradient gradient{top, *scale / sum, *scale, target};
+      const CrossEntropyGradient gradient{top, softmax_factor(sum, top, *scale, z_loss), *scale,
+                                          target};
       group.each(cols, [=](int64_t c) {
         const float x = to_float(z[c]);
         z[c] = from_float<T>(kKeeps ? gradient.of_term(x, c) : gradient(x, c));

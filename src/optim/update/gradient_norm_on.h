@@ -102,6 +102,7 @@ struct ComputeClip {
   const double* losses;
   int64_t loss_count;
   double clip_grad_norm;
+  const StepLimits* limits;
   StepControl* control;
 
   template <class G>
@@ -109,10 +110,13 @@ struct ComputeClip {
     const double *const squares = sums, *const loss = losses;
     const double norm = std::sqrt(group.sum(sum_count, [=](int64_t i) { return squares[i]; }));
     const double nan_or_0 = group.sum(loss_count, [=](int64_t i) { return loss[i] - loss[i]; });
+    const double loss_sum = group.sum(loss_count, [=](int64_t i) { return loss[i]; });
     if (group.lane() != 0) return;
+    const bool finite = nan_or_0 + (norm - norm) == 0.0,
+               beyond = norm > limits->grad_norm || loss_sum > limits->loss_sum;
     *control = {.grad_norm = norm,
                 .grad_scale = clip_scale(clip_grad_norm, norm),
-                .proceed = nan_or_0 + (norm - norm) == 0.0};
+                .proceed = finite && !beyond};
   }
 };
 

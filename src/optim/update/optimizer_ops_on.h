@@ -200,8 +200,9 @@ class OptimizerOpsOn : public OptimizerOps {
     exec_.rows(
         sums, SumOfTiles{call.partial.as<double>(), tiles, reinterpret_cast<const TileSpan*>(spans),
                          int64_t(call.tiles.spans().size()), call.sums.as<double>()});
-    exec_.rows(1, ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(),
-                              call.losses.elements(), call.clip_grad_norm, call.control});
+    exec_.rows(1,
+               ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(),
+                           call.losses.elements(), call.clip_grad_norm, call.limits, call.control});
   }
 
   void project(const ProjectionCall& call) override {
