@@ -177,11 +177,20 @@ void CheckpointStore::remove(const std::vector<int64_t>& steps) {
   for (const int64_t step : steps) fs_.remove_tree(path_of(step) + std::string(kDeleting));
 }
 
+void CheckpointStore::hold(std::vector<int64_t> steps) {
+  const std::lock_guard lock(held_mutex_);
+  held_ = std::move(steps);
+}
+
 void CheckpointStore::prune() {
   try {
     std::vector<int64_t> steps;
     for (const CheckpointInfo& info : list()) steps.push_back(info.step);
-    remove(steps_to_prune(steps, retention_));
+    std::vector<int64_t> pruned = steps_to_prune(steps, retention_);
+    const std::lock_guard lock(held_mutex_);
+    std::erase_if(pruned,
+                  [&](int64_t step) { return std::ranges::find(held_, step) != held_.end(); });
+    remove(pruned);
   } catch (const Error& failure) {
     spdlog::warn("old checkpoints could not be removed: {}", failure.what());
   }

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,6 +71,11 @@ class CheckpointStore {
   [[nodiscard]] std::vector<std::string> leftovers() const;
   // Finishes or undoes a crashed save.
   void clear_leftovers();
+  // Steps that pruning leaves alone from now on, apart from those of the retention. May be called
+  // while another thread commits.
+  void hold(std::vector<int64_t> steps);
+  // As after a commit.
+  void prune();
   // Removes the checkpoints of these steps. A crash leaves no half-removed checkpoint that looks
   // committed.
   void remove(const std::vector<int64_t>& steps);
@@ -91,11 +97,12 @@ class CheckpointStore {
   void set_aside_after(int64_t step);
   void replace(const std::string& staging, const std::string& target);
   void check_is_seen(const std::string& path, int64_t bytes) const;
-  void prune();
 
   FileSystem& fs_;
   std::string directory_;
   Retention retention_;
+  std::mutex held_mutex_;
+  std::vector<int64_t> held_;
 };
 
 // In the directory of a run: the one that holds its checkpoints.

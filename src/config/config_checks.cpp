@@ -12,8 +12,9 @@ namespace {
 
 class Checker {
  public:
-  Checker(const RunConfig& config, const JsonDocument& document)
-      : config_(config), document_(document) {}
+  // `phase`: "phases.2" if the config is that of a phase, whose sections are there.
+  Checker(const RunConfig& config, const JsonDocument& document, std::string phase = "")
+      : config_(config), document_(document), phase_(std::move(phase)) {}
 
   Problems run() {
     check_name();
@@ -30,6 +31,14 @@ class Checker {
     check_checkpoint();
     require(!config_.train.init_from || !config_.train.init_from->empty(), "train.init_from",
             "must not be empty; null starts from random weights");
+    if (problems_.empty()) check_run_phases();
+    return std::move(problems_);
+  }
+  // The sections that a phase has of its own.
+  Problems run_on_phase() {
+    check_precision();
+    check_batch();
+    check_optimizer();
     return std::move(problems_);
   }
 
@@ -39,12 +48,18 @@ class Checker {
   void require(bool holds, std::string_view key, fmt::format_string<Args...> format,
                Args&&... args) {
     if (holds) return;
-    problems_.push_back(fmt::format("{}: {}: {}", document_.source_of(key), key,
+    const std::string placed = placed_key(key);
+    problems_.push_back(fmt::format("{}: {}: {}", document_.source_of(placed), placed,
                                     fmt::format(format, std::forward<Args>(args)...)));
+  }
+  [[nodiscard]] std::string placed_key(std::string_view key) const {
+    const bool own =
+        key.starts_with("precision.") || key.starts_with("optimizer.") || key.starts_with("batch.");
+    return std::string(own && !phase_.empty() ? join_key_path(phase_, key) : key);
   }
   // " (configs/base/bf16.json:3)": where a second key that a message names was written
   [[nodiscard]] std::string at(std::string_view key) const {
-    return fmt::format(" ({})", document_.source_of(key));
+    return fmt::format(" ({})", document_.source_of(placed_key(key)));
   }
 
   void check_name() {
@@ -120,6 +135,34 @@ class Checker {
       require(weights.contains(corpus.name), "data.phases",
               "from = {} gives no weight to {}; 0 leaves it out", phase.from, corpus.name);
     require_shares("data.phases", weights);
+  }
+
+  void check_run_phases() {
+    if (config_.phases.empty()) return;
+    int64_t done = 0;
+    for (const RunPhase& phase : run_phases(config_)) {
+      require(phase.last_step > done, "phases",
+              "a phase ends with step {}, not after the one before it, {}", phase.last_step, done);
+      done = phase.last_step;
+    }
+    require(config_.phases.back().until == 1, "phases",
+            "the last one ends with until = {}, not with the run; expected 1",
+            config_.phases.back().until);
+    for (size_t i = 0; i < config_.phases.size(); ++i) check_run_phase(i);
+  }
+
+  void check_run_phase(size_t number) {
+    const std::string place = join_key_path("phases", std::to_string(number));
+    const BatchConfig& batch = config_.phases[number].batch;
+    require(batch.seq_len == config_.batch.seq_len, join_key_path(place, "batch.seq_len"),
+            "{} is not batch.seq_len = {}{}; rows are as long in every phase", batch.seq_len,
+            config_.batch.seq_len, at("batch.seq_len"));
+    RunConfig own = config_;
+    own.precision = config_.phases[number].precision;
+    own.optimizer = config_.phases[number].optimizer;
+    own.batch = batch;
+    for (std::string& problem : Checker(own, document_, place).run_on_phase())
+      problems_.push_back(std::move(problem));
   }
 
   void check_validation_sets() {
@@ -366,6 +409,7 @@ class Checker {
 
   const RunConfig& config_;
   const JsonDocument& document_;
+  std::string phase_;
   Problems problems_;
   bool has_length_ = false;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -15,8 +16,23 @@
 namespace mpt {
 namespace {
 
-int64_t steps_for_tokens(int64_t tokens, int64_t tokens_per_step) {
-  return tokens / tokens_per_step + (tokens % tokens_per_step != 0);
+// A step has as many tokens as one of all phases on average.
+int64_t steps_for_tokens(int64_t tokens, const RunConfig& config) {
+  int64_t same = config.phases.empty() ? config.batch.tokens_per_step
+                                       : config.phases.front().batch.tokens_per_step;
+  double mean = 0, before = 0;
+  for (const PhaseConfig& phase : config.phases) {
+    mean += (phase.until - before) * double(phase.batch.tokens_per_step);
+    before = phase.until;
+    if (phase.batch.tokens_per_step != same) same = 0;
+  }
+  if (same > 0) return tokens / same + (tokens % same != 0);
+  return std::llround(std::ceil(double(tokens) / std::max(mean, 1.0)));
+}
+
+// The last step of a phase of a run of so many.
+int64_t last_step_of(const PhaseConfig& phase, int64_t steps) {
+  return std::llround(phase.until * double(steps));
 }
 
 }  // namespace
@@ -30,10 +46,13 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
 RunConfig parse_run_config(JsonDocument document) {
   RunConfig config;
   use_present_names(document, config);
+  for (const char* const section : {"precision", "optimizer", "batch"})
+    document.inherit("phases", section);
   Problems problems;
   LeftOut left_out;
   FieldReader::read(document, config, problems, usual_spellings(), &left_out);
   throw_problems(problems);
+  std::erase_if(left_out, [](const std::string& key) { return key.starts_with("phases."); });
   if (!left_out.empty())
     spdlog::info("ignored, because {} has no such key: {}", rule_name(config.optimizer.rule),
                  fmt::join(left_out, ", "));
@@ -64,15 +83,51 @@ void require_rows(const BatchConfig& batch, int64_t ranks) {
 
 int64_t total_steps(const RunConfig& config) {
   constexpr double kTokensPerParameter = 20;
-  const int64_t tokens_per_step = config.batch.tokens_per_step;
   const TrainConfig& train = config.train;
   if (train.steps) return *train.steps;
-  if (train.tokens) return steps_for_tokens(*train.tokens, tokens_per_step);
+  if (train.tokens) return steps_for_tokens(*train.tokens, config);
   check(train.chinchilla.has_value(), "the run has no length");
   const double tokens = std::ceil(*train.chinchilla * kTokensPerParameter *
                                   static_cast<double>(parameter_count(config.model)));
   constexpr double kLongest = 1e18;  // above validate()'s limit, still fits int64_t
-  return steps_for_tokens(static_cast<int64_t>(std::min(tokens, kLongest)), tokens_per_step);
+  return steps_for_tokens(static_cast<int64_t>(std::min(tokens, kLongest)), config);
+}
+
+std::vector<RunPhase> run_phases(const RunConfig& config) {
+  const int64_t steps = total_steps(config);
+  if (config.phases.empty()) return {{0, steps, config}};
+  std::vector<RunPhase> phases;
+  int64_t done = 0;
+  for (const PhaseConfig& phase : config.phases) {
+    RunConfig own = config;
+    own.precision = phase.precision;
+    own.optimizer = phase.optimizer;
+    own.batch = phase.batch;
+    const int64_t last = last_step_of(phase, steps);
+    phases.push_back({std::exchange(done, last), last, std::move(own)});
+  }
+  return phases;
+}
+
+size_t phase_after(const std::vector<RunPhase>& phases, int64_t steps_done) {
+  size_t number = 0;
+  while (number + 1 < phases.size() && steps_done >= phases[number].last_step) ++number;
+  return number;
+}
+
+int64_t rows_of_steps(const RunConfig& config, int64_t steps) {
+  if (config.phases.empty()) return steps * config.batch.rows_per_step();
+  const int64_t all = total_steps(config);
+  int64_t rows = 0, done = 0;
+  for (const PhaseConfig& phase : config.phases) {
+    const int64_t last = std::min(last_step_of(phase, all), steps);
+    if (last > done) rows += (last - std::exchange(done, last)) * phase.batch.rows_per_step();
+  }
+  return rows;
+}
+
+int64_t total_tokens(const RunConfig& config) {
+  return rows_of_steps(config, total_steps(config)) * config.batch.seq_len;
 }
 
 int64_t galore_batch_rows(const RunConfig& config) {

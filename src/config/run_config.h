@@ -179,6 +179,7 @@ struct CheckpointConfig {
   int64_t keep_last = 2;
   int64_t keep_every_steps = 0;
   bool async = true;
+  std::string on_commit{};
 
   bool operator==(const CheckpointConfig&) const = default;
 
@@ -194,6 +195,11 @@ struct CheckpointConfig {
                 .doc = "also keep checkpoints whose step is a multiple of this, itself a multiple "
                        "of every_steps; 0 = none"});
     v.optional("async", async, {.doc = "write checkpoints while training continues"});
+    v.optional(
+        "on_commit", on_commit,
+        {.doc = "command that /bin/sh runs beside training after a checkpoint is saved, with "
+                "its directory in $MPRETRAIN_CHECKPOINT and its step in $MPRETRAIN_STEP; "
+                "what it prints is in on_commit.log of the run; empty: none"});
   }
 };
 
@@ -312,6 +318,27 @@ struct DistributedConfig {
   }
 };
 
+// A part of the run with sections of its own; those that it does not give are the run's.
+struct PhaseConfig {
+  double until = 1;  // fraction of the run
+  PrecisionConfig precision{};
+  OptimizerConfig optimizer{};
+  BatchConfig batch{};
+
+  bool operator==(const PhaseConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.required("until", until,
+               {.exclusive_minimum = 0,
+                .maximum = 1,
+                .doc = "part of the run's steps with which this phase ends; 1 in the last phase"});
+    v.section("precision", precision, "in place of the run's, all of it");
+    v.section("optimizer", optimizer, "in place of the run's, all of it");
+    v.section("batch", batch, "in place of the run's, all of it; seq_len is the same");
+  }
+};
+
 struct RunConfig {
   std::string name{};
   std::string output_dir = "runs";
@@ -323,6 +350,7 @@ struct RunConfig {
   OptimizerConfig optimizer{};
   ScheduleConfig schedule{};
   TrainConfig train{};
+  std::vector<PhaseConfig> phases{};  // each with all its sections
   EvalConfig eval{};
   CheckpointConfig checkpoint{};
   LogConfig log{};
@@ -345,6 +373,10 @@ struct RunConfig {
     v.section("optimizer", optimizer, "optimizer and its hyperparameters");
     v.section("schedule", schedule, "factor applied to every learning rate, by update");
     v.section("train", train, "length of the run; exactly one of steps, tokens and chinchilla");
+    v.optional("phases", phases,
+               {.doc = "parts of the run with formats, an optimizer or a batch of their own, one "
+                       "after the other: a list of {\"until\", \"precision\", \"optimizer\", "
+                       "\"batch\"}; empty: the whole run is one"});
     v.section("eval", eval, "validation");
     v.section("checkpoint", checkpoint, "saving the training state");
     v.section("log", log, "log lines and records");
@@ -369,6 +401,21 @@ void require_rows(const BatchConfig& batch, int64_t ranks);
 
 // Optimizer steps of the whole run.
 int64_t total_steps(const RunConfig& config);
+
+// A phase, or the whole run if it has none.
+struct RunPhase {
+  int64_t first_step = 0;  // steps done when it begins
+  int64_t last_step = 0;
+  RunConfig config;  // precision, optimizer and batch are those of the phase
+};
+std::vector<RunPhase> run_phases(const RunConfig& config);
+// The number of the phase that makes the step after `steps_done`; at the end of the run, of the
+// last.
+size_t phase_after(const std::vector<RunPhase>& phases, int64_t steps_done);
+// Rows that the first `steps` steps read.
+int64_t rows_of_steps(const RunConfig& config, int64_t steps);
+// Positions in all steps.
+int64_t total_tokens(const RunConfig& config);
 
 // Rows of a batch of val_loss_family, on any number of ranks.
 int64_t galore_batch_rows(const RunConfig& config);

@@ -149,7 +149,7 @@ MixtureOrder mixture_order(const RunConfig& config) {
   for (const CorpusConfig& corpus : config.data.train) weights[corpus.name] = corpus.weight;
   std::vector<MixtureSegment> segments{{0, shares_of(weights)}};
   for (const MixturePhaseConfig& phase : config.data.phases)
-    segments.push_back({first_step_of(phase, total_steps(config)) * config.batch.rows_per_step(),
+    segments.push_back({rows_of_steps(config, first_step_of(phase, total_steps(config))),
                         shares_of({phase.weights.begin(), phase.weights.end()})});
   return MixtureOrder(std::move(segments));
 }

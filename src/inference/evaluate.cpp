@@ -56,6 +56,7 @@ std::vector<RowResult> results_of(Llama& model, const ValidationSet& set,
                                of_row(std::span<const int32_t>(batch.targets)))});
     }
     progress.update(done + batch.rows);
+    if (options.leave && options.leave()) break;
   }
   progress.clear();
   return results;
@@ -80,7 +81,10 @@ std::vector<RowResult> evaluate_set(Llama& model, const ValidationSet& set,
   const int64_t wanted = (options.tokens + set.rows->seq_len() - 1) / set.rows->seq_len();
   const int64_t sequences = std::min(wanted, set.rows->sequences());
   const RowSlice slice = slice_of(sequences, options.ranks.rank(), options.ranks.size());
-  return gathered(options.ranks, results_of(model, set, options, slice), sequences);
+  std::vector<RowResult> mine = results_of(model, set, options, slice);
+  const std::vector<int64_t> lacking = options.ranks.gather_numbers(slice.rows - std::ssize(mine));
+  if (std::ranges::any_of(lacking, [](int64_t rows) { return rows > 0; })) throw EvaluationLeft();
+  return gathered(options.ranks, std::move(mine), sequences);
 }
 
 Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows) {
@@ -127,11 +131,16 @@ ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
                           const EvaluationOptions& options) {
   ValidationResult result;
   std::vector<RowResult> all;
-  for (const ValidationSet& set : sets) {
-    const std::vector<RowResult> rows = evaluate_set(model, set, options);
-    all.insert(all.end(), rows.begin(), rows.end());
-    if (set.name.empty()) continue;
-    result.sets.push_back({set.name, mean_of(rows, options.galore_batch_rows)});
+  try {
+    for (const ValidationSet& set : sets) {
+      const std::vector<RowResult> rows = evaluate_set(model, set, options);
+      all.insert(all.end(), rows.begin(), rows.end());
+      if (set.name.empty()) continue;
+      result.sets.push_back({set.name, mean_of(rows, options.galore_batch_rows)});
+    }
+  } catch (const EvaluationLeft&) {
+    model.end_evaluation();
+    throw;
   }
   model.end_evaluation();
   result.all = mean_of(all, options.galore_batch_rows);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,6 +44,9 @@ struct ValidationResult {
 // val_bits_per_byte and val_tokens of all sets, and the same of each under "validation".
 nlohmann::ordered_json validation_json(const ValidationResult& result);
 
+// Thrown by evaluate() on all ranks if one of them was to leave it.
+struct EvaluationLeft : std::exception {};
+
 struct EvaluationOptions {
   int64_t rows_per_batch;  // at most the model's micro-batch
   // Budget of a set in positions, rounded up to whole sequences; at most all of the set.
@@ -49,6 +54,9 @@ struct EvaluationOptions {
   int64_t galore_batch_rows;                     // sequences per batch of galore_loss()
   const TextBytes* text = nullptr;               // of the data's tokenizer, if it is known
   Communicator& ranks = Communicator::single();  // ranks that share the work
+  // Asked between batches; if it says so, this rank leaves its part of the set, and all ranks the
+  // evaluation after it. None: the evaluation is made to its end.
+  std::function<bool()> leave{};
 };
 
 // The loss that the evaluation of GaLore, and of code derived from it, reports for the same data.
@@ -63,7 +71,8 @@ double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> v
                    int64_t rows);
 
 // Mean loss over the first sequences of each set (which should not be shuffled), summed in FP64
-// over tokens, then over sequences. Throws Error if no token is predicted.
+// over tokens, then over sequences. Throws Error if no token is predicted, EvaluationLeft if a rank
+// leaves.
 ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
                           const EvaluationOptions& options);
 

@@ -106,7 +106,8 @@ nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operand
 }  // namespace
 
 RunLogger::RunLogger(FileSystem& fs, const RunConfig& config, const Options& options)
-    : config_(config),
+    : fs_(fs),
+      config_(config),
       options_(options),
       metrics_(fs, metrics_path(config)),
       progress_({.label = config.name, .total = options.total_steps - options.first_step}) {}
@@ -130,6 +131,17 @@ void RunLogger::record(const StepRecord& record) {
       record.spike)
     print(record);
   if (Progress::on_terminal()) progress_.update(record.step - options_.first_step);
+}
+
+// The last record of a step is the one that counts (read_metrics).
+void RunLogger::add_validation(int64_t step, const ValidationResult& result) {
+  const std::map<int64_t, nlohmann::json> records = read_metrics(fs_, metrics_path(config_));
+  const auto found = records.find(step);
+  nlohmann::ordered_json record = found == records.end() ? nlohmann::ordered_json{{"step", step}}
+                                                         : nlohmann::ordered_json(found->second);
+  record.update(validation_json(result));
+  metrics_.append(record);
+  print_validation(step, result);
 }
 
 nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
@@ -169,10 +181,12 @@ void RunLogger::print(const StepRecord& record) {
       record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
       1e3 * record.seconds, format_count(rate), format_duration(left),
       mark_of(record, config_.train));
-  if (!record.validation) return;
-  for (const auto& [name, mean] : record.validation->sets)
-    print_validation(record.step, name, mean);
-  print_validation(record.step, "", record.validation->all);
+  if (record.validation) print_validation(record.step, *record.validation);
+}
+
+void RunLogger::print_validation(int64_t step, const ValidationResult& result) const {
+  for (const auto& [name, mean] : result.sets) print_validation(step, name, mean);
+  print_validation(step, "", result.all);
 }
 
 void RunLogger::print_validation(int64_t step, const std::string& name,

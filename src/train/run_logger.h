@@ -50,6 +50,8 @@ class RunLogger {
   // Shows the current micro-batch in the progress bar if the step is slow.
   void micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of);
   void record(const StepRecord& record);
+  // To the record of a step that the run has made before, if it is in metrics.jsonl.
+  void add_validation(int64_t step, const ValidationResult& result);
   void finish() { progress_.finish(); }
   // MetricsLog::mark_resume() and sync().
   void mark_resume(int64_t step, const std::string& reason = "") {
@@ -59,10 +61,12 @@ class RunLogger {
 
  private:
   [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
+  void print_validation(int64_t step, const ValidationResult& result) const;
   void print_validation(int64_t step, const std::string& name, const Evaluation& mean) const;
   [[nodiscard]] double main_rate(const StepRecord& record) const;
   void print(const StepRecord& record);
 
+  FileSystem& fs_;
   const RunConfig& config_;
   Options options_;
   MetricsLog metrics_;

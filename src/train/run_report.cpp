@@ -116,7 +116,7 @@ std::string storage_table(const RunConfig& config, Device& device) {
 }  // namespace
 
 std::vector<CorpusEpochs> epochs_of(const RunConfig& config, const Mixture& data) {
-  const int64_t rows = total_steps(config) * config.batch.rows_per_step();
+  const int64_t rows = rows_of_steps(config, total_steps(config));
   std::vector<CorpusEpochs> corpora;
   for (const Corpus& corpus : data.corpora())
     corpora.push_back({corpus.name, data.epochs(corpus, rows),
@@ -151,6 +151,18 @@ std::string of_keys(const LlamaConfig& m) {
   return text;
 }
 
+// "1 to step 800: weights nvfp4, GEMMs fp8, m_plus_adam, 8,192 tokens a step; 2 to step …"
+std::string phases_text(const RunConfig& config) {
+  std::vector<std::string> texts;
+  for (const RunPhase& phase : run_phases(config))
+    texts.push_back(
+        fmt::format("{} to step {}: weights {}, GEMMs {}, {}, {} tokens a step", texts.size() + 1,
+                    phase.last_step, name_of(phase.config.precision.weights),
+                    name_of(phase.config.precision.compute), rule_name(phase.config.optimizer.rule),
+                    grouped(phase.config.batch.tokens_per_step)));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
 std::string model_report(const RunConfig& config) {
   const LlamaConfig& m = config.model;
   const BatchConfig& b = config.batch;
@@ -172,8 +184,9 @@ std::string model_report(const RunConfig& config) {
               b.rows_per_step(), b.seq_len, counted(b.micro_batches(), "micro-batch", "es"),
               b.rows_per_micro_batch());
   text += row("run", "{} steps, {} tokens, {:.1f} per parameter", grouped(steps),
-              grouped(steps * b.tokens_per_step),
-              double(steps * b.tokens_per_step) / double(total_elements(specs)));
+              grouped(total_tokens(config)),
+              double(total_tokens(config)) / double(total_elements(specs)));
+  if (!config.phases.empty()) text += row("phases", "{}", phases_text(config));
   return text;
 }
 
@@ -291,7 +304,7 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
       {"name", config.name},
       {"parameters", parameter_count(config.model)},
       {"steps", total_steps(config)},
-      {"tokens", total_steps(config) * config.batch.tokens_per_step},
+      {"tokens", total_tokens(config)},
       {"nominal_bytes_per_parameter",
        {{"weights", b.nominal_weights},
         {"optimizer_state", b.nominal_states},
@@ -312,9 +325,9 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
 namespace {
 
 std::string run_line(const RunConfig& config, const RunStart& start) {
-  const int64_t steps = total_steps(config), tokens = steps * config.batch.tokens_per_step;
-  return fmt::format("{}: {} steps, {} tokens; configuration {}; {}", config.name, grouped(steps),
-                     grouped(tokens), start.config, start.place);
+  return fmt::format("{}: {} steps, {} tokens; configuration {}; {}", config.name,
+                     grouped(total_steps(config)), grouped(total_tokens(config)), start.config,
+                     start.place);
 }
 
 std::string model_line(const RunConfig& config) {
@@ -323,6 +336,11 @@ std::string model_line(const RunConfig& config) {
                      grouped(parameter_count(m)), counted(m.num_hidden_layers, "layer"),
                      m.hidden_size, grouped(m.vocab_size), name_of(config.precision.weights),
                      name_of(config.precision.compute));
+}
+
+std::string of_optimizer_line(const RunConfig& config) {
+  return fmt::format("optimizer: {}, states {}", optimizer_line(config),
+                     state_text(config.precision));
 }
 
 std::string data_line(const RunConfig& config, const RunStart& start) {
@@ -367,16 +385,21 @@ std::string device_line(const RunConfig& config, Device& device, const RunStart&
 
 }  // namespace
 
+std::vector<std::string> phase_lines(const RunConfig& config, Device& device,
+                                     const RunStart& start) {
+  return {model_line(config), of_optimizer_line(config), batch_line(config, start),
+          memory_line(config, device, start)};
+}
+
 std::vector<std::string> start_lines(const RunConfig& config, Device& device,
                                      const RunStart& start) {
-  return {
-      run_line(config, start),
-      model_line(config),
-      fmt::format("optimizer: {}, states {}", optimizer_line(config), state_text(config.precision)),
-      data_line(config, start),
-      batch_line(config, start),
-      memory_line(config, device, start),
+  std::vector<std::string> lines{
+      run_line(config, start),           model_line(config),
+      of_optimizer_line(config),         data_line(config, start),
+      batch_line(config, start),         memory_line(config, device, start),
       device_line(config, device, start)};
+  if (!config.phases.empty()) lines.push_back("phases: " + phases_text(config));
+  return lines;
 }
 
 }  // namespace mpt

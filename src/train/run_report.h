@@ -46,7 +46,10 @@ struct RunStart {
   FreeMemory memory{};  // before the run took any
   std::string rows{};   // why micro-batches have so many rows; "" if the config names the number
 };
-// One line each for run, model, optimizer, data, batch, memory, device.
+// One line each for model, optimizer, batch and memory, of one phase.
+std::vector<std::string> phase_lines(const RunConfig& config, Device& device,
+                                     const RunStart& start);
+// The same with lines for run, data and device, and for the phases if there are several.
 std::vector<std::string> start_lines(const RunConfig& config, Device& device,
                                      const RunStart& start);
 

@@ -17,10 +17,11 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
 // Indexed by StopPoint.
-constexpr std::array<std::string_view, 5> kAnswers{
+constexpr std::array<std::string_view, 6> kAnswers{
     "stopping; no step has finished, so there is nothing to save",
     "stopping; dropping the unfinished step and saving the last finished one",
     "stopping after this step and saving it",
+    "stopping; leaving this evaluation to the resumed run, and saving its step",
     "stopping after this evaluation and saving its step",
     "stopping once the checkpoint is saved",
 };

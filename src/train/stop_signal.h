@@ -19,6 +19,7 @@ enum class StopPoint : uint8_t {
   kWithinFirstStep,  // the first step: there is no state to save
   kWithinStep,       // the step is dropped
   kAfterStep,
+  kWithinEvaluation,  // a resumed run makes the evaluation
   kAfterEvaluation,
   kAfterSaving,
 };

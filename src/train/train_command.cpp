@@ -128,30 +128,35 @@ class TrainingRun {
     int64_t sharing;     // ranks, including this one, that share the device's memory
   };
   TrainingRun(const RunConfig& config, Device& device, Communicator& ranks, Options options)
-      : chosen_{config}, device_(device), ranks_(ranks), options_(std::move(options)) {}
+      : given_(config), device_(device), ranks_(ranks), options_(std::move(options)) {}
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   TrainEnd run(const TrainCommand& command) {
     choose_rows(command.resume);
     prepare();
-    if (command.resume.empty()) initial_ = initial_weights(fs_, config_, ranks_);
-    on_first([&] { start_directory(fs_, config_, lock_); });
+    if (command.resume.empty()) initial_ = initial_weights(fs_, config(), ranks_);
+    on_first([&] { start_directory(fs_, config(), lock_); });
     const std::optional<std::string> checkpoint =
-        checkpoint_to_resume(fs_, config_, command.resume, ranks_);
-    print_start("written to " + run_directory(config_));
-    if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config_, *checkpoint); });
+        checkpoint_to_resume(fs_, config(), command.resume, ranks_);
+    if (checkpoint) move_to_phase_of(*checkpoint);
+    print_start("written to " + run_directory(config()));
+    if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config(), *checkpoint); });
     start_from(checkpoint);
-    on_first([&] { write_run_files(fs_, config_, checkpoint); });
+    on_first([&] { write_run_files(fs_, chosen_.front().config, checkpoint); });
     const StopSignal stop(voice());
-    if (trainer_->run()) {
-      spdlog::info("{}: complete at step {} of {}", config_.name, trainer_->current_step(),
-                   total_steps(config_));
+    while (trainer_->run()) {
+      if (phase_ + 1 < chosen_.size()) {
+        begin_next_phase();
+        continue;
+      }
+      spdlog::info("{}: complete at step {} of {}", config().name, trainer_->current_step(),
+                   total_steps(config()));
       return TrainEnd::kComplete;
     }
-    spdlog::info("{}: stopped by a signal at step {} of {}; {}", config_.name,
-                 trainer_->current_step(), total_steps(config_),
-                 stop_report(config_, command, trainer_->last_checkpoint()));
+    spdlog::info("{}: stopped by a signal at step {} of {}; {}", config().name,
+                 trainer_->current_step(), total_steps(config()),
+                 stop_report(config(), command, trainer_->last_checkpoint()));
     if (!ranks_.is_single()) StopSignal::ignore_termination();
     return TrainEnd::kStopped;
   }
@@ -174,38 +179,65 @@ class TrainingRun {
   }
 
  private:
-  // Collective.
+  [[nodiscard]] const RunConfig& config() const { return chosen_[phase_].config; }
+  // Of every phase, and the first of them to train. Collective.
   void choose_rows(const std::string& resume) {
     memory_ = free_memory(device_, options_.sharing);
-    chosen_ = choose_rows_together(config_, device_, ranks_, memory_, recorded_rows(resume));
+    std::optional<TrainState> state;
+    if (ranks_.is_root()) state = peek_at_state(fs_, given_, resume);
+    const std::vector<RunPhase> phases = run_phases(given_);
+    for (size_t i = 0; i < phases.size(); ++i)
+      chosen_.push_back(choose_rows_together(phases[i].config, device_, ranks_, memory_,
+                                             shared(state ? rows_of(*state, i) : RecordedRows{})));
+    for (ChosenRows& chosen : chosen_)
+      for (size_t i = 0; i < chosen.config.phases.size(); ++i)
+        chosen.config.phases[i].batch = chosen_[i].config.batch;
+    const size_t phase = state ? phase_to_continue(phases, *state) : 0;
+    phase_ = static_cast<size_t>(ranks_.gather_numbers(static_cast<int64_t>(phase)).front());
   }
-  // Of the checkpoint that rank 0 finds. Collective.
-  std::optional<RecordedRows> recorded_rows(const std::string& resume) {
-    RecordedRows rows;
-    if (ranks_.is_root())
-      if (const auto state = peek_at_state(fs_, config_, resume)) rows = rows_of(*state);
+  // Those of rank 0. Collective.
+  std::optional<RecordedRows> shared(RecordedRows rows) {
     for (int64_t* number : {&rows.step, &rows.micro_batch, &rows.galore_batch})
       *number = ranks_.gather_numbers(*number).front();
     return rows.step > 0 ? std::optional(rows) : std::nullopt;
   }
   // Allocates memory and opens the data.
   void prepare() {
-    require_memory(chosen_, device_, ranks_, memory_);
-    trainer_.emplace(config_, device_, fs_, ranks_);
-    check_same_start(ranks_, config_, trainer_->training_data());
+    for (const ChosenRows& chosen : chosen_) require_memory(chosen, device_, ranks_, memory_);
+    trainer_.emplace(config(), device_, fs_, ranks_, phase_);
+    check_same_start(ranks_, config(), trainer_->training_data());
+  }
+  // A newer checkpoint may have looked usable.
+  void move_to_phase_of(const std::string& checkpoint) {
+    const size_t phase =
+        phase_to_continue(run_phases(given_), read_checkpoint_state(fs_, checkpoint));
+    if (phase == phase_) return;
+    phase_ = phase;
+    prepare();
+  }
+  void begin_next_phase() {
+    const std::string checkpoint = trainer_->last_checkpoint();
+    ++phase_;
+    prepare();
+    for (const std::string& line : phase_lines(config(), device_, start_with("")))
+      spdlog::info(line);
+    trainer_->resume(checkpoint);
+  }
+  [[nodiscard]] RunStart start_with(const std::string& place) const {
+    return {.config = options_.config,
+            .place = place,
+            .training = trainer_->training_data(),
+            .validation = trainer_->validation_data(),
+            .ranks = ranks_,
+            .memory = memory_,
+            .rows = chosen_[phase_].reason};
   }
   // `place`: says where the run is written, if it is.
   void print_start(const std::string& place) {
-    const RunStart start{.config = options_.config,
-                         .place = place,
-                         .training = trainer_->training_data(),
-                         .validation = trainer_->validation_data(),
-                         .ranks = ranks_,
-                         .memory = memory_,
-                         .rows = chosen_.reason};
-    for (const std::string& line : start_lines(config_, device_, start)) spdlog::info(line);
+    for (const std::string& line : start_lines(config(), device_, start_with(place)))
+      spdlog::info(line);
     if (spdlog::should_log(spdlog::level::debug))
-      spdlog::debug("plan of this run\n{}", plan_report(config_, device_, ranks_));
+      spdlog::debug("plan of this run\n{}", plan_report(config(), device_, ranks_));
   }
   [[nodiscard]] StopSignal::Voice voice() const {
     return ranks_.is_root() ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
@@ -222,19 +254,20 @@ class TrainingRun {
   }
 
   void start_new() {
-    if (!initial_) initial_ = initial_weights(fs_, config_, ranks_);
+    if (!initial_) initial_ = initial_weights(fs_, config(), ranks_);
     if (!initial_) {
       trainer_->initialize();
-      return spdlog::info("start: from initial weights, seed {}", config_.seed);
+      return spdlog::info("start: from initial weights, seed {}", config().seed);
     }
     trainer_->initialize_from(*initial_);
     spdlog::info("start: from the weights of {} (step {}, {}, hash {}), seed {}",
                  initial_->checkpoint, initial_->step, name_of(initial_->config.precision.weights),
-                 initial_->hash, config_.seed);
+                 initial_->hash, config().seed);
   }
 
-  ChosenRows chosen_;
-  const RunConfig& config_ = chosen_.config;
+  const RunConfig& given_;
+  std::vector<ChosenRows> chosen_{};  // of each phase
+  size_t phase_ = 0;
   Device& device_;
   Communicator& ranks_;
   Options options_;
@@ -275,7 +308,8 @@ TrainEnd run_train(const TrainCommand& command) {
 }
 
 void run_plan(const PlanCommand& command) {
-  const RunConfig loaded = load_run_config(command.config, command.overrides);
+  const RunConfig loaded =
+      run_phases(load_run_config(command.config, command.overrides)).front().config;
   const std::unique_ptr<Device> device = make_planning_device(loaded.device);
   const Communicator ranks = Communicator::planned(0, command.ranks);
   const ChosenRows chosen =

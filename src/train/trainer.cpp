@@ -12,6 +12,7 @@
 #include "inference/weight_source.h"
 #include "optim/schedule.h"
 #include "parallel/data_parallel.h"
+#include "train/resume/phase_entry.h"
 #include "train/resume/resume_check.h"
 #include "train/resume/resumed_data.h"
 
@@ -22,6 +23,7 @@ namespace {
 // In the extra part of a state.
 constexpr const char* kInitFrom = "init_from";
 constexpr const char* kSpikes = "spikes";
+constexpr const char* kEarlierUpdates = "earlier_updates";
 
 RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
   require_rows(batch, ranks.size());
@@ -30,26 +32,30 @@ RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Communicator& ranks)
-    : config_(config),
+Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Communicator& ranks,
+                 size_t phase)
+    : phases_(run_phases(config)),
+      phase_(phase),
+      config_(phases_.at(phase).config),
       device_(device),
       fs_(fs),
       ranks_(ranks),
-      batch_(batch_plan(config.batch, ranks.rank(), ranks.size())),
+      batch_(batch_plan(config_.batch, ranks.rank(), ranks.size())),
       total_steps_(total_steps(config)),
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
       text_(validation_data_.empty() ? std::nullopt : text_of_data(config.data)),
       allocator_(device.make_allocator()),
-      model_(config, device, *allocator_, ranks),
-      loader_(train_data_, {.rows_per_batch = config.batch.rows_per_step(),
+      model_(config_, device, *allocator_, ranks),
+      loader_(train_data_, {.rows_per_batch = config_.batch.rows_per_step(),
                             .prefetch_batches = config.data.prefetch_steps,
                             .first_sequence = 0,
-                            .slice = checked_rows(config.batch, ranks)}),
+                            .slice = checked_rows(config_.batch, ranks)}),
       checkpoints_(fs, checkpoint_directory(config),
                    {.keep_last = config.checkpoint.keep_last,
                     .keep_every_steps = config.checkpoint.keep_every_steps}),
       saver_(checkpoints_, device, ranks),
+      on_commit_(config.checkpoint.on_commit, run_directory(config) + "/on_commit.log"),
       work_(model_, batch_, device),
       spikes_(config.train) {}
 
@@ -72,7 +78,7 @@ void Trainer::initialize_from(const SavedWeights& saved) {
 
 void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
-  check_resumable(preview, checkpoint, config_);
+  check_resumable(preview, checkpoint, phases_[phase_after(phases_, preview.step - 1)].config);
   const FormerData former = former_data(preview, checkpoint, config_);
   check_corpora(former, checkpoint, *train_data_);
   restore_gemms(preview, checkpoint, device_);
@@ -84,16 +90,40 @@ void Trainer::resume(const std::string& checkpoint) {
 
 // Loads everything except the position in the data.
 void Trainer::load(const std::string& checkpoint) {
-  const TrainState saved =
-      load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
-  model_.weights_changed();
-  model_.optimizer.states_loaded();
+  const TrainState saved = load_state(checkpoint);
   step_ = last_saved_ = saved.step;
   last_checkpoint_ = checkpoint;
   tokens_ = saved.tokens;
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
   spikes_.restore(extra_of(saved, kSpikes), checkpoint + ": extra." + kSpikes);
   init_from_ = saved.extra.value(kInitFrom, nlohmann::json());
+  evaluation_left_ = left_evaluation(saved) && step_ > phases_[phase_].first_step;
+}
+
+// The tensors of a checkpoint of this phase, or of that with which the one before it ended.
+TrainState Trainer::load_state(const std::string& checkpoint) {
+  const TrainState preview = checkpoints_.read_state(checkpoint);
+  const RunPhase& phase = phases_[phase_];
+  if (preview.step < phase.first_step)
+    throw error("{} is of step {}, before the {} phase, which begins after step {}", checkpoint,
+                preview.step, phase_ + 1, phase.first_step);
+  if (!extra_of(preview, kEarlierUpdates).is_null())
+    earlier_updates_ = saved_count(preview, checkpoint, kEarlierUpdates);
+  if (preview.step > phase.first_step || phase_ == 0) {
+    const TrainState saved =
+        load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
+    model_.weights_changed();
+    model_.optimizer.states_loaded();
+    return saved;
+  }
+  const PhaseEntry entry =
+      enter_phase(fs_, checkpoint, phases_[phase_ - 1].config, config_, model_, device_);
+  if (!entry.keeps_moments)
+    earlier_updates_ = preview.step - saved_count(preview, checkpoint, "skipped_steps");
+  if (ranks_.is_root())
+    spdlog::info("phase {} of {}, steps {} to {}: {}", phase_ + 1, phases_.size(),
+                 phase.first_step + 1, phase.last_step, entry.text);
+  return preview;
 }
 
 // --- one step ------------------------------------------------------------------------------------
@@ -182,7 +212,7 @@ void Trainer::stage(const Batch& batch) {
 
 // Bias correction counts updates made; the schedule counts steps.
 StepScalars Trainer::scalars_of(const StepRecord& record) const {
-  return {.t = step_ - skipped_, .lr_factor = record.lr_factor};
+  return {.t = step_ - skipped_ - earlier_updates_, .lr_factor = record.lr_factor};
 }
 
 bool Trainer::counts_updates() const {
@@ -222,16 +252,34 @@ void Trainer::check_replicas() {
   check_same_tensors(ranks_, model_.replicated_tensors(), device_);
 }
 
-void Trainer::evaluate_into(StepRecord& record) {
+// Nothing if a signal made a rank leave it. Where evaluation changes the state of training, it is
+// made to its end.
+std::optional<ValidationResult> Trainer::evaluation() {
   const ProfileScope scope(device_, "evaluation");
-  StopSignal::stops(StopPoint::kAfterEvaluation);
+  const bool changes_state = config_.precision.compute == ComputeFormat::kFp8 &&
+                             config_.precision.fp8_eval_amax == EvalAmax::kFold;
+  StopSignal::stops(changes_state ? StopPoint::kAfterEvaluation : StopPoint::kWithinEvaluation);
+  EvaluationOptions options{.rows_per_batch = batch_.micro_batch_rows,
+                            .tokens = config_.eval.tokens,
+                            .galore_batch_rows = galore_batch_rows(config_),
+                            .text = text_ ? &*text_ : nullptr,
+                            .ranks = ranks_};
+  if (!changes_state) options.leave = [] { return StopSignal::received() != 0; };
   model_.all_gather_weights();
-  record.validation = evaluate(model_.llama, validation_data_,
-                               {.rows_per_batch = batch_.micro_batch_rows,
-                                .tokens = config_.eval.tokens,
-                                .galore_batch_rows = galore_batch_rows(config_),
-                                .text = text_ ? &*text_ : nullptr,
-                                .ranks = ranks_});
+  try {
+    return evaluate(model_.llama, validation_data_, options);
+  } catch (const EvaluationLeft&) {
+    stopping_ = evaluation_left_ = true;
+    return std::nullopt;
+  }
+}
+
+// The run that is continued was stopped within the evaluation of its last step.
+void Trainer::make_evaluation_left(RunLogger* logger) {
+  if (!evaluation_left_) return;
+  evaluation_left_ = false;
+  const std::optional<ValidationResult> result = evaluation();
+  if (result && logger != nullptr) logger->add_validation(step_, *result);
 }
 
 // --- steps that are not finite, and spikes -------------------------------------------------------
@@ -316,7 +364,7 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
 // --- the run -------------------------------------------------------------------------------------
 
 bool Trainer::due(int64_t every_steps) const {
-  return step_ == total_steps_ || (every_steps > 0 && step_ % every_steps == 0);
+  return step_ == phases_[phase_].last_step || (every_steps > 0 && step_ % every_steps == 0);
 }
 
 TrainState Trainer::state() const {
@@ -326,6 +374,8 @@ TrainState Trainer::state() const {
                    .config = resolved_json(config_),
                    .extra = {{"skipped_steps", skipped_}, {"products", gemms_json(device_)}},
                    .tokens = tokens_};
+  if (evaluation_left_) state.extra[kEvaluationLeft] = true;
+  if (earlier_updates_ > 0) state.extra[kEarlierUpdates] = earlier_updates_;
   if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
   if (nlohmann::json seen = spikes_.json(); !seen.is_null()) state.extra[kSpikes] = std::move(seen);
   add_data(state, *train_data_, former_tokens_);
@@ -348,10 +398,26 @@ void Trainer::save(RunLogger* logger) {
   if (!config_.checkpoint.async) report_save(saver_.finish());
 }
 
-void Trainer::report_save(const std::optional<SaveReport>& report) const {
+void Trainer::report_save(const std::optional<SaveReport>& report) {
   if (!report || !ranks_.is_root()) return;
+  on_commit_.committed(report->step, checkpoints_.path_of(report->step));
+  checkpoints_.hold(on_commit_.steps_in_use());
   spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step,
                report->text());
+}
+
+// A checkpoint that a command reads stays.
+void Trainer::watch_command() {
+  if (!ranks_.is_root()) return;
+  on_commit_.poll();
+  checkpoints_.hold(on_commit_.steps_in_use());
+}
+
+void Trainer::finish_command() {
+  if (!ranks_.is_root() || config_.checkpoint.on_commit.empty()) return;
+  on_commit_.finish();
+  checkpoints_.hold({});
+  checkpoints_.prune();
 }
 
 // Exchanged between ranks after every step.
@@ -382,19 +448,24 @@ std::unique_ptr<RunLogger> Trainer::open_logger() {
       RunLogger::Options{.first_step = step_,
                          .total_steps = total_steps_,
                          .attention = attention_in_use(config_, device_, ranks_.size())});
-  if (continued) logger->mark_resume(step_);
+  const bool begins = step_ > 0 && step_ == phases_[phase_].first_step;
+  if (continued)
+    logger->mark_resume(step_, begins ? fmt::format("phase {} begins", phase_ + 1) : "");
   return logger;
 }
 
 bool Trainer::run() {
   const std::unique_ptr<RunLogger> logger = open_logger();
-  while (step_ < total_steps_ && !stopping_) {
+  make_evaluation_left(logger.get());
+  while (step_ < phases_[phase_].last_step && !stopping_) {
     std::optional<StepRecord> record = step(logger.get());
     if (!record) break;
     exchange_status(*record);
     report_save(saver_.poll());
+    watch_command();
     check_replicas();
-    if (!validation_data_.empty() && due(config_.eval.every_steps)) evaluate_into(*record);
+    if (!validation_data_.empty() && due(config_.eval.every_steps))
+      record->validation = evaluation();
     if (logger) logger->record(*record);
     handle_trouble(*record, logger.get());
     if (due(config_.checkpoint.every_steps)) save(logger.get());
@@ -403,7 +474,8 @@ bool Trainer::run() {
   if (step_ > 0) save(logger.get());
   StopSignal::stops(StopPoint::kAfterSaving);
   report_save(saver_.finish());
-  return step_ == total_steps_;
+  finish_command();
+  return step_ == phases_[phase_].last_step && !evaluation_left_;
 }
 
 void Trainer::run_unrecorded(int64_t steps) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_saver.h"
+#include "checkpoint/commit_command.h"
 #include "comm/communicator.h"
 #include "config/run_config.h"
 #include "config/run_inputs.h"
@@ -27,11 +28,11 @@ namespace mpt {
 
 class Trainer {
  public:
-  // Opens the data and allocates all memory. Call initialize() or resume() next: the weights are
-  // not set. With several ranks, each has a trainer and all calls are collective. `device`, `fs`
-  // and `ranks` must outlive this object.
+  // Trains one phase of the run (run_phases). Opens the data and allocates all memory. Call
+  // initialize() or resume() next: the weights are not set. With several ranks, each has a trainer
+  // and all calls are collective. `device`, `fs` and `ranks` must outlive this object.
   Trainer(const RunConfig& config, Device& device, FileSystem& fs,
-          Communicator& ranks = Communicator::single());
+          Communicator& ranks = Communicator::single(), size_t phase = 0);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -40,12 +41,13 @@ class Trainer {
   // Starts at step 0 from the weights of a checkpoint, which has the model of this run
   // (initial_weights.h); what is not in the format of this run is rounded to nearest.
   void initialize_from(const SavedWeights& saved);
-  // Continues from a verified checkpoint, saved by any number of ranks. Throws Error if model, data
-  // or seed differ; logs every other config key that has changed.
+  // Continues from a verified checkpoint of this phase, or of the end of the one before it
+  // (phase_entry.h), saved by any number of ranks. Throws Error if model, data or seed differ; logs
+  // every other config key that has changed.
   void resume(const std::string& checkpoint);
 
-  // Trains to the last step, or until any rank receives a signal (stop_signal.h). Saves the last
-  // finished step either way. Returns true if the run is complete.
+  // Trains to the last step of the phase, or until any rank receives a signal (stop_signal.h).
+  // Saves the last finished step either way. Returns true if the phase is complete.
   bool run();
 
   // Trains `steps` more steps and writes nothing. Not to be mixed with run().
@@ -75,21 +77,27 @@ class Trainer {
   [[nodiscard]] bool counts_updates() const;
   void warn_of_frozen_scales();
   void check_replicas();
-  void evaluate_into(StepRecord& record);
+  [[nodiscard]] std::optional<ValidationResult> evaluation();
+  void make_evaluation_left(RunLogger* logger);
   [[nodiscard]] bool spikes_are_left_out() const;
   void limit_step(const Batch& batch);
   void judge(StepRecord& record);
   void handle_trouble(const StepRecord& record, RunLogger* logger);
   void roll_back(const StepRecord& record, RunLogger* logger);
   void save(RunLogger* logger);
-  void report_save(const std::optional<SaveReport>& report) const;
+  void report_save(const std::optional<SaveReport>& report);
+  void watch_command();
+  void finish_command();
   struct StepStatus;
   void exchange_status(StepRecord& record);
   [[nodiscard]] bool due(int64_t every_steps) const;
   [[nodiscard]] TrainState state() const;
   void load(const std::string& checkpoint);
+  TrainState load_state(const std::string& checkpoint);
 
-  RunConfig config_;
+  std::vector<RunPhase> phases_;
+  size_t phase_;
+  const RunConfig& config_;  // of the phase
   Device& device_;
   FileSystem& fs_;
   Communicator& ranks_;
@@ -104,18 +112,21 @@ class Trainer {
   DataLoader loader_;
   CheckpointStore checkpoints_;
   CheckpointSaver saver_;
+  CommitCommand on_commit_;  // of rank 0
   TrainingStep work_;
   SpikeGuard spikes_;
-  int64_t step_ = 0;             // optimizer steps done
-  int64_t skipped_ = 0;          // steps done without an update
-  int64_t tokens_ = 0;           // predicted so far
-  int64_t rollbacks_ = 0;        // since the last saved checkpoint
-  int64_t frozen_ = 0;           // ineffective FP8 scale updates already warned of
-  bool stopping_ = false;        // a rank received a signal
-  double seconds_ = 0;           // duration of the last step on the slowest rank
-  int64_t last_saved_ = -1;      // step of the newest checkpoint, committed or in progress
-  std::string last_checkpoint_;  // its path
-  nlohmann::json init_from_;     // where the weights of step 0 are from; null if they were drawn
+  int64_t step_ = 0;              // optimizer steps done
+  int64_t skipped_ = 0;           // steps done without an update
+  int64_t earlier_updates_ = 0;   // before the moments began
+  int64_t tokens_ = 0;            // predicted so far
+  int64_t rollbacks_ = 0;         // since the last saved checkpoint
+  int64_t frozen_ = 0;            // ineffective FP8 scale updates already warned of
+  bool stopping_ = false;         // a rank received a signal
+  bool evaluation_left_ = false;  // of this step, because of the signal
+  double seconds_ = 0;            // duration of the last step on the slowest rank
+  int64_t last_saved_ = -1;       // step of the newest checkpoint, committed or in progress
+  std::string last_checkpoint_;   // its path
+  nlohmann::json init_from_;      // where the weights of step 0 are from; null if they were drawn
 };
 
 }  // namespace mpt

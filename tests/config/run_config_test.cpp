@@ -343,6 +343,41 @@ TEST_F(RunConfigTest, CorporaAndValidationSetsMayHaveNames) {
   EXPECT_EQ(parse_run_config(JsonDocument::of_value(resolved_json(config), "again")), config);
 }
 
+TEST_F(RunConfigTest, PhasesHaveTheSectionsOfTheRunWhereTheyGiveNone) {
+  const RunConfig config = load_with(
+      R"("optimizer": {"rule": "adamw", "lr_additive": 3e-3, "lr_multiplicative": null},
+         "phases": [{"until": 0.5}, {"until": 0.9, "optimizer": {"rule": "lion", "lr_additive": 1}},
+                    {"until": 1, "precision": {"weights": "fp32", "compute": "fp32"}}])");
+  EXPECT_EQ(parse_run_config(JsonDocument::of_value(resolved_json(config), "resolved")), config);
+  const std::vector<RunPhase> phases = run_phases(config);
+  ASSERT_EQ(phases.size(), 3u);
+  EXPECT_EQ(phases[0].config.optimizer, config.optimizer);
+  EXPECT_EQ(rule_name(phases[1].config.optimizer.rule), "lion");
+  EXPECT_EQ(phases[1].config.precision, config.precision);
+  EXPECT_EQ(phases[2].config.precision.weights, WeightFormat::kF32);
+  EXPECT_EQ(phases[2].config.optimizer, config.optimizer);
+  for (const auto& [first, last, number] :
+       {std::tuple{0, 500, 0u}, {500, 900, 1u}, {900, 1000, 2u}}) {
+    EXPECT_EQ(phases[number].first_step, first);
+    EXPECT_EQ(phases[number].last_step, last);
+    for (const int64_t done : {first, last - 1}) EXPECT_EQ(phase_after(phases, done), number);
+    // That of a phase is a config of the same run.
+    EXPECT_EQ(run_phases(phases[number].config)[number].config, phases[number].config);
+  }
+  EXPECT_EQ(phase_after(phases, 1000), 2u);
+}
+
+TEST_F(RunConfigTest, AGrowingBatchTakesAsManyTokens) {
+  const RunConfig config = load_with(
+      R"("train": {"steps": null, "tokens": 3000000},
+         "phases": [{"until": 0.5, "batch": {"seq_len": 256, "tokens_per_step": 2048}}, {"until": 1}])");
+  EXPECT_EQ(total_steps(config), 977);  // 3,000,000 / 3072 = 976.6
+  EXPECT_EQ(rows_of_steps(config, 10), 10 * 8);
+  EXPECT_EQ(rows_of_steps(config, 489), 489 * 8);  // of 488.5
+  EXPECT_EQ(rows_of_steps(config, 500), 489 * 8 + 11 * 16);
+  EXPECT_EQ(total_tokens(config), (489 * 8 + 488 * 16) * 256);
+}
+
 TEST_F(RunConfigTest, LengthsAreRoundedUpToWholeSteps) {
   const auto steps = [&](const std::string& length) {
     return total_steps(load_with("\"train\": {\"steps\": null, " + length + "}"));
@@ -384,7 +419,7 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: lr_additive: unknown key", "\"optimizer.lr_additive\"?"}},
     {R"("optimiser": {})", {"user.json:3: optimiser: unknown key", "\"optimizer\"?"}},
     {R"("train": {"stpes": null})", {"user.json:3: train.stpes: unknown key", "\"steps\"?"}},
-    {R"("qwertyuiop": 1)", {"qwertyuiop: unknown key; the nearest of the 15 keys here: "}},
+    {R"("qwertyuiop": 1)", {"qwertyuiop: unknown key; the nearest of the 16 keys here: "}},
     {R"("data": {"include": []})", {"user.json:3: data.include: unknown key"}},
     // wrong types
     {R"("seed": "one")", {"user.json:3: seed: expected an integer", "\"one\""}},
@@ -641,6 +676,24 @@ const BadConfig kBadConfigs[] = {
      {"schedule.final_fraction: requires schedule.shape = cosine or linear or wsd"}},
     {R"("schedule": {"warmup_steps": 1, "warmup_fraction": 0.1})",
      {"user.json:3: schedule.warmup_steps: cannot be combined with schedule.warmup_fraction"}},
+    {R"("phases": [{"until": 0.5}, {"until": 0.8}])",
+     {"user.json:3: phases: the last one ends with until = 0.8, not with the run; expected 1"}},
+    {R"("phases": [{"until": 0.5}, {"until": 0.5}, {"until": 1}])",
+     {"user.json:3: phases: a phase ends with step", "not after the one before it"}},
+    {R"("phases": [{"precision": {"weights": "fp32"}}])", {"user.json:3: phases.0.until: missing"}},
+    {R"("phases": [{"until": 2}])", {"phases.0.until: must be greater than 0 and at most 1"}},
+    {R"("phases": [{"until": 1, "model": {}}])", {"phases.0.model: unknown key"}},
+    {R"("phases": [{"until": 1, "batch": {"seq_len": 8, "tokens_per_step": 64}}])",
+     {"user.json:3: phases.0.batch.seq_len: 8 is not batch.seq_len = "}},
+    {R"("phases": [{"until": 1, "batch": {"seq_len": 256, "tokens_per_step": 1000}}])",
+     {"phases.0.batch.tokens_per_step: 1000 is not a multiple of batch.seq_len = 256"}},
+    {R"("phases": [{"until": 1, "precision": {"weights": "nvfp4"}}])",
+     {"phases.0.optimizer.weight_rounding: kahan cannot be combined with precision.weights = "
+      "nvfp4 (",
+      "user.json:3"},
+     "nano_bf16_kahan.json"},
+    {R"("phases": [{"until": 1, "optimizer": {"rule": "adamw", "lr_additive": 1e-3, "tau": 1}}])",
+     {"user.json:3: phases.0.optimizer.tau: requires phases.0.optimizer.rule = m_plus_adam"}},
     {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}, {"name": "a", "files": "x", "weight": 1}]})",
      {"user.json:3: data.train: two corpora are named a"}},
     {R"("data": {"train": [{"name": "a b", "files": "x", "weight": 1}]})",

@@ -67,5 +67,32 @@ TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
   }
 }
 
+// All ranks leave when one does, and a whole evaluation afterwards is what it was before.
+TEST(Evaluate, IsLeftByAllRanks) {
+  const TempDirectory directory{memory_directory()};
+  write_tiny_data(directory.path());
+  const RunConfig config = tiny_config(directory.path(), "left", {"device.threads=1"});
+  for (const int64_t ranks : {1, 3})
+    on_ranks(config, ranks, [&](RankOfRun& rank) {
+      rank.ranks.or_abort([&] {
+        const auto allocator = rank.device->make_allocator();
+        TrainingModel model(config, *rank.device, *allocator, rank.ranks);
+        initialize_weights(model.weights, 0.1, 1, *rank.device);
+        model.weights_changed();
+        const std::vector<ValidationSet> sets = open_validation_data(config);
+        EvaluationOptions options{
+            .rows_per_batch = 1, .tokens = 1000, .galore_batch_rows = 2, .ranks = rank.ranks};
+        const double before = evaluate(model.llama, sets, options).all.loss;
+        int asked = 0;
+        options.leave = [&] { return ++asked == 1 && rank.ranks.is_root(); };
+        EXPECT_THROW(evaluate(model.llama, sets, options), EvaluationLeft);
+        const int64_t rows = slice_of(9, rank.ranks.rank(), ranks).rows;
+        EXPECT_EQ(asked, rank.ranks.is_root() ? 1 : rows) << "batches of a row";
+        options.leave = [] { return false; };
+        EXPECT_EQ(evaluate(model.llama, sets, options).all.loss, before);
+      });
+    });
+}
+
 }  // namespace
 }  // namespace mpt::test

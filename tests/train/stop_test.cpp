@@ -168,6 +168,35 @@ TEST_F(Stop, SigusrNeverEndsARun) {
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
 }
 
+// The metrics are those of a run that was left alone, and the run is complete after the evaluation.
+TEST_F(Stop, LeavesAnEvaluationToTheResumedRun) {
+  write_random_shard(directory_ / "val_0.bin", 200'000, 4);
+  for (const std::string phases :
+       {"phases=[]",
+        R"(phases=[{"until": 0.5}, {"until": 1, "precision": {"weights": "fp32"}}])"}) {
+    const std::vector<std::string> more{"train.steps=2", "batch.tokens_per_step=96",
+                                        "eval.every_steps=1", "eval.tokens=1000000", phases};
+    for (const auto* name : {"run", "whole"})
+      posix_file_system().remove_tree(run_directory(config(name)));
+    ASSERT_EQ(run_program(arguments("whole", more)).exit_code, 0);
+    auto running =
+        std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
+    ASSERT_TRUE(wait_for([&] { return posix_file_system().exists(metrics_path(config("run"))); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the step takes a few
+    for (const pid_t process : processes()) ::kill(process, SIGTERM);
+    const ProgramResult stopped = running.get();
+    EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
+    EXPECT_NE(stopped.err.find("mpretrain: stopping; leaving this evaluation to the resumed run"),
+              std::string::npos)
+        << stopped.err;
+    EXPECT_EQ(newest_checkpoint(config("run")), 1);
+    EXPECT_FALSE(records_of(config("run")).at(1).contains("val_loss"));
+    const ProgramResult rest = run_program(arguments("run", more, "latest"));
+    EXPECT_EQ(rest.exit_code, 0) << rest.err;
+    EXPECT_EQ(metrics_of(config("run", more)), metrics_of(config("whole", more)));
+  }
+}
+
 // --- several ranks -------------------------------------------------------------------------------
 
 bool is_first_rank(pid_t process) {

@@ -206,6 +206,23 @@ void JsonDocument::set(std::string_view assignment) {
   merge_values(*node, parsed.value);
 }
 
+void JsonDocument::inherit(std::string_view list, std::string_view key) {
+  const auto items = root_.find(std::string(list));
+  const auto own = root_.find(std::string(key));
+  if (items == root_.end() || !items->is_array() || own == root_.end()) return;
+  for (size_t i = 0; i < items->size(); ++i) {
+    Json& item = (*items)[i];
+    if (!item.is_object() || !item.value(std::string(key), Json()).is_null()) continue;
+    item[std::string(key)] = *own;
+    const std::string place = join_key_path(join_key_path(list, std::to_string(i)), key);
+    Sources places;
+    for (const auto& [path, source] : sources_)
+      if (path == key || path.starts_with(std::string(key) + "."))
+        places[place + path.substr(key.size())] = source;
+    sources_.merge(places);
+  }
+}
+
 Json* JsonDocument::section_of(std::string_view key_path) {
   Json* section = &root_;
   for (size_t begin = 0, dot; (dot = key_path.find('.', begin)) != std::string_view::npos;

@@ -37,6 +37,10 @@ class JsonDocument {
   // naming both places.
   void rename(std::string_view former, std::string_view present);
 
+  // Gives every object of a list that has no value of `key` the value of that key of the document,
+  // with its places. `list` and `key` are at the top level.
+  void inherit(std::string_view list, std::string_view key);
+
   [[nodiscard]] const Json& root() const { return root_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   // Whether the first key overrides the second by position: its file includes the file that wrote

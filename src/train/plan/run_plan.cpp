@@ -66,7 +66,17 @@ class Planner {
     }
     plan_.on_gpus = rows_on_gpus(config_, device_, ranks_);
     passes([&] { require_memory(chosen_, device_, ranks_, memory); });
+    plan_later_phases(memory);
     passes([&] { require_rows(config_.batch, ranks_.size()); });
+  }
+
+  void plan_later_phases(const FreeMemory& memory) {
+    const std::vector<RunPhase> phases = run_phases(config_);
+    for (size_t i = 1; i < phases.size(); ++i) {
+      const ChosenRows later = choose_rows(phases[i].config, device_, ranks_, memory);
+      plan_.needed = std::max(plan_.needed, planned_memory(later.config, device_, ranks_).total());
+      passes([&] { require_memory(later, device_, ranks_, memory); });
+    }
   }
 
   // Checks shards even if the tokenizer is missing, to report all problems at once.
@@ -96,7 +106,8 @@ class Planner {
 
   void plan_disk() {
     PlannedDisk& disk = plan_.disk;
-    disk.checkpoint = checkpoint_bytes(config_, device_);
+    for (const RunPhase& phase : run_phases(config_))
+      disk.checkpoint = std::max(disk.checkpoint, checkpoint_bytes(phase.config, device_));
     disk.kept = checkpoints_kept(config_) * disk.checkpoint;
     disk.at_most = checkpoints_at_most(config_) * disk.checkpoint;
     passes([&] { require_new_run(posix_file_system(), config_); });
@@ -168,8 +179,9 @@ std::string duration_text(const RunConfig& config, const RunPlan& plan) {
   if (!time.seconds) return fmt::format("not estimated: {}", time.basis);
   const double tokens_per_second = double(config.batch.tokens_per_step) / time.seconds_per_step;
   const int64_t evaluated = evaluations(config);
-  return fmt::format("{} (estimate): {} steps at {} tokens/s{}, {}", about(*time.seconds),
+  return fmt::format("{} (estimate): {} steps at {} tokens/s{}{}, {}", about(*time.seconds),
                      grouped(total_steps(config)), format_count(tokens_per_second),
+                     config.phases.empty() ? "" : ", all as in the first phase",
                      evaluated == 0 ? "" : " and " + counted(evaluated, "evaluation"), time.basis);
 }
 

@@ -109,9 +109,17 @@ std::optional<RunConfig> saved_config(const TrainState& saved) {
   }
 }
 
-RecordedRows rows_of(const TrainState& saved) {
+RecordedRows rows_of(const TrainState& saved, size_t phase) {
   const std::optional<RunConfig> config = saved_config(saved);
-  return config ? rows_of(*config) : RecordedRows{};
+  if (!config) return {};
+  const std::vector<RunPhase> phases = run_phases(*config);
+  return phase < phases.size() ? rows_of(phases[phase].config) : RecordedRows{};
+}
+
+bool left_evaluation(const TrainState& saved) { return extra_of(saved, kEvaluationLeft) == true; }
+
+size_t phase_to_continue(const std::vector<RunPhase>& phases, const TrainState& saved) {
+  return phase_after(phases, left_evaluation(saved) ? saved.step - 1 : saved.step);
 }
 
 void check_resumable(const TrainState& saved, const std::string& checkpoint,

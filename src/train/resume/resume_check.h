@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,9 @@
 
 namespace mpt {
 
+// In a state's `extra`: set if the run was stopped within the evaluation of its last step.
+inline constexpr const char* kEvaluationLeft = "evaluation_left";
+
 // Throws Error naming the first changed key that must not change between a checkpoint and its
 // continuation (shape, formats, data order, seed, rule). Logs every other changed key, as a warning
 // if it affects training, and how a new length changes the schedule.
@@ -22,9 +26,13 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
 // The saved run's config; nothing if it is no longer valid.
 std::optional<RunConfig> saved_config(const TrainState& saved);
 
-// The rows of a saved run's batches, whole steps where its config names none; zeros if that config
-// is no longer valid.
-RecordedRows rows_of(const TrainState& saved);
+// The rows of a saved run's batches in a phase, whole steps where its config names none; zeros if
+// that config is no longer valid or has no such phase.
+RecordedRows rows_of(const TrainState& saved, size_t phase = 0);
+
+bool left_evaluation(const TrainState& saved);
+// The number of the phase that goes on from there.
+size_t phase_to_continue(const std::vector<RunPhase>& phases, const TrainState& saved);
 
 // The GEMM algorithms for a checkpoint, with the device they were chosen on.
 nlohmann::json gemms_json(Device& device);
