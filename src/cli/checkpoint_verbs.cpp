@@ -104,11 +104,12 @@ void add_prune(CLI::App& program) {
 
 void add_checkpoint_verbs(CLI::App& program) {
   CLI::App* verb =
-      program.add_subcommand("checkpoint", "List, verify or prune the checkpoints of a run");
+      program.add_subcommand("checkpoint", "List, verify, prune or average checkpoints");
   verb->require_subcommand(1);
   add_list(*verb);
   add_verify(*verb);
   add_prune(*verb);
+  add_average(*verb);
 }
 
 }  // namespace mpt

@@ -29,6 +29,7 @@ void add_data_verbs(CLI::App& program);        // tokenizer, tokenize
 void add_model_verbs(CLI::App& program);       // eval, generate, export
 void add_weight_verbs(CLI::App& program);      // import, convert
 void add_checkpoint_verbs(CLI::App& program);  // checkpoint list, verify, prune
+void add_average(CLI::App& checkpoint);        // checkpoint average
 void add_toy_verb(CLI::App& program);          // toy
 
 // How the threads of a parallel loop wait for each other.

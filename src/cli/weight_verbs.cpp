@@ -107,7 +107,38 @@ void add_convert(CLI::App& program) {
   });
 }
 
+// --- checkpoint average --------------------------------------------------------------------------
+
+std::string summary_of(const std::string& output, const AveragedCheckpoints& averaged) {
+  std::string text = fmt::format("output           {}\n", output);
+  for (const std::string& checkpoint : averaged.checkpoints)
+    text += fmt::format("checkpoint       {}\n", checkpoint);
+  return text + weights_row(averaged.config, averaged.changes);
+}
+
 }  // namespace
+
+void add_average(CLI::App& checkpoint) {
+  CLI::App* verb = checkpoint.add_subcommand(
+      "average", "Write the mean of the weights of several checkpoints of one model");
+  const auto options = std::make_shared<AverageOptions>();
+  add_texts(*verb, "checkpoints", options->checkpoints,
+            "checkpoint directories, or one run directory with --last")
+      ->required()
+      ->type_name("DIR");
+  add_count(*verb, "--last", options->last, {.least = 2},
+            "the newest so many checkpoints of the run");
+  add_real(*verb, "--decay", options->decay, {.least = 1e-6, .most = 1},
+           "exponential mean: the weight of each checkpoint is that of the next times this");
+  add_output(*verb, options->wanted.output, options->overwrite);
+  add_choice(*verb, "--weights", options->wanted.weights,
+             "format to store weights in: " + all_names<WeightFormat>());
+  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp);
+  verb->callback([options] {
+    write_output(
+        summary_of(options->wanted.output, average_checkpoints(posix_file_system(), *options)));
+  });
+}
 
 void add_weight_verbs(CLI::App& program) {
   add_import(program);

@@ -151,28 +151,121 @@ bool holds_weights_only(const TrainState& state) {
 
 // --- convert -------------------------------------------------------------------------------------
 
-ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options) {
-  const std::string& output = options.wanted.output;
-  check_weights_output(fs, output, options.overwrite);
-  const SavedWeights saved = find_saved_weights(fs, options.checkpoint);
+namespace {
+
+// A new checkpoint with model, data and tokenizer of a saved one.
+WeightsCheckpoint checkpoint_like(FileSystem& fs, const SavedWeights& saved,
+                                  const WeightsConfig& wanted, Overwrite overwrite) {
   const std::string run = run_of_checkpoint(saved.checkpoint),
-                    manifest = in_directory(run, kRunManifest),
-                    tokenizer = find_tokenizer(saved.config, "", saved.checkpoint).path;
+                    manifest = in_directory(run, kRunManifest);
   const bool kept = !run.empty() && fs.exists(manifest);
-  ConvertedCheckpoint result{.checkpoint = saved.checkpoint,
-                             .step = saved.step,
-                             .config = config_of_weights(saved.config, options.wanted),
-                             .changes = {}};
+  return {.output = wanted.output,
+          .overwrite = overwrite,
+          .config = config_of_weights(saved.config, wanted),
+          .tokenizer = find_tokenizer(saved.config, "", saved.checkpoint).path,
+          .manifest = kept ? manifest : "",
+          .weights_of = saved.json()};
+}
+
+}  // namespace
+
+ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options) {
+  check_weights_output(fs, options.wanted.output, options.overwrite);
+  const SavedWeights saved = find_saved_weights(fs, options.checkpoint);
+  const WeightsCheckpoint made = checkpoint_like(fs, saved, options.wanted, options.overwrite);
+  ConvertedCheckpoint result{
+      .checkpoint = saved.checkpoint, .step = saved.step, .config = made.config, .changes = {}};
   const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
   CheckpointWeights source(fs, saved.checkpoint, saved.config, *device);
-  result.changes = write_weights_checkpoint(fs,
-                                            {.output = output,
-                                             .overwrite = options.overwrite,
-                                             .config = result.config,
-                                             .tokenizer = tokenizer,
-                                             .manifest = kept ? manifest : "",
-                                             .weights_of = saved.json()},
-                                            source, *device);
+  result.changes = write_weights_checkpoint(fs, made, source, *device);
+  return result;
+}
+
+// --- average -------------------------------------------------------------------------------------
+
+namespace {
+
+class MeanWeights : public WeightSource {
+ public:
+  MeanWeights(FileSystem& fs, const std::vector<SavedWeights>& all, double decay, Device& device)
+      : decay_(decay), device_(device) {
+    for (const SavedWeights& one : all)
+      sources_.push_back(
+          std::make_unique<CheckpointWeights>(fs, one.checkpoint, one.config, device));
+  }
+  void read(const ParamSpec& spec, int64_t first, const Tensor& target) override {
+    const auto elements = static_cast<size_t>(target.elements());
+    std::vector<double> sums(elements);
+    std::vector<float> values(elements);
+    double total = 0;
+    for (const auto& source : sources_) {
+      source->read(spec, first, target);
+      device_.synchronize();
+      device_.download(target, reinterpret_cast<std::byte*>(values.data()));
+      for (size_t i = 0; i < elements; ++i) sums[i] = sums[i] * decay_ + values[i];
+      total = total * decay_ + 1;
+    }
+    for (size_t i = 0; i < elements; ++i) values[i] = static_cast<float>(sums[i] / total);
+    device_.upload(reinterpret_cast<const std::byte*>(values.data()), target);
+  }
+  bool copy(const ParamSpec&, const EncodedTensor&) override { return false; }
+
+ private:
+  std::vector<std::unique_ptr<CheckpointWeights>> sources_;
+  double decay_;
+  Device& device_;
+};
+
+// The newest checkpoints of a run.
+std::vector<std::string> newest_of(FileSystem& fs, const std::string& run, int64_t count) {
+  std::vector<CheckpointInfo> all =
+      CheckpointStore(fs, directory_of_checkpoints(fs, without_slashes(run)), {}).list();
+  if (std::ssize(all) < count)
+    throw error("{}: has {} checkpoints; --last {} needs as many", run, all.size(), count);
+  std::vector<std::string> paths;
+  for (const CheckpointInfo& info : std::span(all).last(static_cast<size_t>(count)))
+    paths.push_back(info.path);
+  return paths;
+}
+
+LlamaConfig function_of(LlamaConfig model) {
+  model.initializer_range = {};
+  return model;
+}
+
+std::vector<SavedWeights> weights_to_average(FileSystem& fs, const AverageOptions& options) {
+  if (options.last && options.checkpoints.size() != 1)
+    throw error("--last is for the checkpoints of one run, {} are given",
+                options.checkpoints.size());
+  const std::vector<std::string> paths =
+      options.last ? newest_of(fs, options.checkpoints.front(), *options.last)
+                   : options.checkpoints;
+  if (paths.size() < 2)
+    throw error("a mean needs two checkpoints or more; give them, or a run with --last N");
+  std::vector<SavedWeights> all;
+  for (const std::string& path : paths) {
+    all.push_back(find_saved_weights(fs, path));
+    if (!(function_of(all.back().config.model) == function_of(all.front().config.model)))
+      throw error("{} has another model than {}", all.back().checkpoint, all.front().checkpoint);
+  }
+  return all;
+}
+
+}  // namespace
+
+AveragedCheckpoints average_checkpoints(FileSystem& fs, const AverageOptions& options) {
+  check_weights_output(fs, options.wanted.output, options.overwrite);
+  const std::vector<SavedWeights> all = weights_to_average(fs, options);
+  WeightsCheckpoint made = checkpoint_like(fs, all.back(), options.wanted, options.overwrite);
+  made.weights_of = {{"mean_of", nlohmann::json::array()}, {"decay", options.decay}};
+  AveragedCheckpoints result{.checkpoints = {}, .config = made.config, .changes = {}};
+  for (const SavedWeights& one : all) {
+    made.weights_of.at("mean_of").push_back(one.json());
+    result.checkpoints.push_back(one.checkpoint);
+  }
+  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
+  MeanWeights mean(fs, all, options.decay, *device);
+  result.changes = write_weights_checkpoint(fs, made, mean, *device);
   return result;
 }
 

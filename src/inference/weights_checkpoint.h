@@ -7,6 +7,7 @@
 // optimizer and no place in data, so a run cannot be resumed from it, and its state says so.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,5 +69,27 @@ struct ConvertedCheckpoint {
 
 // Widening is exact, narrowing rounds to nearest; weights that have the format already are copied.
 ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options);
+
+// The verb `checkpoint average`: the mean of the weights of several checkpoints of one model.
+
+struct AverageOptions {
+  std::vector<std::string>
+      checkpoints;                // checkpoints, or a run's directory for its newest good one
+  std::optional<int64_t> last{};  // of one run instead: its newest so many
+  double decay = 1;               // in (0, 1]: the weight of each is that of the next times this
+  WeightsConfig wanted{.output = {}, .weights = WeightFormat::kF32};
+  Overwrite overwrite = Overwrite::kNo;
+};
+
+struct AveragedCheckpoints {
+  std::vector<std::string> checkpoints;  // those that were read
+  RunConfig config;                      // of the new one
+  WeightChanges changes;                 // by storing the mean
+};
+
+// The checkpoints are in their order, the newest last. Means are formed in FP64, and rounded once to FP32 and once more to the stored format. Data,
+// tokenizer and seed are those of the last checkpoint. Throws Error unless there are two or more, of
+// the same model.
+AveragedCheckpoints average_checkpoints(FileSystem& fs, const AverageOptions& options);
 
 }  // namespace mpt

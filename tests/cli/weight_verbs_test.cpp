@@ -64,6 +64,19 @@ TEST_F(WeightVerbs, ConvertWritesAnotherFormat) {
   run({"eval", "--checkpoint", "narrow"});
 }
 
+TEST_F(WeightVerbs, AverageWritesTheMeanOfTheLastCheckpoints) {
+  const std::string said = run({"checkpoint", "average", "runs/tiny", "--last", "2", "--output",
+                                "mean", "--weights", "bf16"});
+  EXPECT_TRUE(has(said,
+                  "checkpoint       runs/tiny/checkpoints/step_00000002\n"
+                  "checkpoint       runs/tiny/checkpoints/step_00000004\n"
+                  "weights          bf16, "))
+      << said;
+  EXPECT_EQ(scene_.read("mean/tokenizer.model"), scene_.read("runs/tiny/tokenizer.model"));
+  run({"generate", "--checkpoint", "mean", "--prompt", "abc", "--max-tokens", "2"});
+  run({"eval", "--checkpoint", "mean"});
+}
+
 TEST_F(WeightVerbs, TrainingStartsFromImportedWeights) {
   run({"import", "exported", "--output", "imported"});
   run({"--config", "config.json", "--set", "name=more", "--set", "train.init_from=imported",

@@ -1,4 +1,6 @@
 // Convert: the weights of a checkpoint in every other format, and what is refused.
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_store.h"
@@ -144,6 +146,87 @@ TEST_F(Convert, ItIsACheckpointOfStepZeroAndSaysWhereFrom) {
   EXPECT_EQ(state.extra.at("weights_of").at("step"), 7);
   EXPECT_EQ(fs.list_directory(directory_ / "out"),
             (std::vector<std::string>{"checkpoints", "config.json"}));
+}
+
+// --- the mean of several -------------------------------------------------------------------------
+
+class Average : public Convert {
+ protected:
+  // A checkpoint of the model of Convert with other weights.
+  std::string checkpoint(const std::string& name, uint64_t seed, WeightFormat format) {
+    const std::string drawn = directory_ / ("drawn_" + name), path = directory_ / name;
+    write_model_checkpoint(drawn,
+                           {.model = odd_config(), .weights = random_weights(odd_config(), seed)});
+    convert(drawn, path, format);
+    return path;
+  }
+  // All weights of a checkpoint as FP32.
+  std::vector<float> weights_of(const std::string& path) {
+    const std::string wide = path + "_wide";
+    convert(path, wide, WeightFormat::kF32);
+    const SavedWeights saved = find_saved_weights(fs, wide);
+    const auto device = make_cpu_device(1);
+    const auto allocator = device->make_allocator();
+    const WeightStore weights(llama_parameters(saved.config.model),
+                              stored_weights(saved.config.precision), *device, *allocator);
+    load_checkpoint(fs, saved.checkpoint, weights.named_tensors(), *device);
+    const std::string bytes = bytes_of_values(weights, *device);
+    std::vector<float> values(bytes.size() / 4);
+    memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  static std::string bytes_of_values(const WeightStore& weights, Device& device) {
+    std::string all;
+    for (const NamedTensor& named : weights.named_tensors()) {
+      std::string bytes(size_t(named.tensor.elements() * 4), '\0');
+      device.download(named.tensor, reinterpret_cast<std::byte*>(bytes.data()));
+      all += bytes;
+    }
+    return all;
+  }
+};
+
+TEST_F(Average, IsTheMeanWhateverTheFormats) {
+  const std::vector<std::string> all{checkpoint("a", 1, WeightFormat::kF32),
+                                     checkpoint("b", 2, WeightFormat::kBF16),
+                                     checkpoint("c", 3, WeightFormat::kNvfp4)};
+  const std::string output = directory_ / "mean";
+  const AveragedCheckpoints made = average_checkpoints(
+      fs, {.checkpoints = all, .wanted = {.output = output, .weights = WeightFormat::kF32}});
+  EXPECT_EQ(made.checkpoints.size(), 3u);
+  EXPECT_EQ(made.changes.changed, 0);
+  const std::vector<float> a = weights_of(all[0]), b = weights_of(all[1]), c = weights_of(all[2]),
+                           mean = weights_of(output);
+  ASSERT_EQ(mean.size(), a.size());
+  ASSERT_GT(mean.size(), 10000u);
+  for (size_t i = 0; i < mean.size(); ++i)
+    ASSERT_EQ(mean[i], float((double(a[i]) + b[i] + c[i]) / 3)) << i;
+  const std::string decayed = directory_ / "decayed";
+  average_checkpoints(fs, {.checkpoints = all,
+                           .decay = 0.5,
+                           .wanted = {.output = decayed, .weights = WeightFormat::kF32}});
+  const std::vector<float> of_decay = weights_of(decayed);
+  for (size_t i = 0; i < mean.size(); ++i)
+    ASSERT_EQ(of_decay[i], float((double(a[i]) * 0.25 + b[i] * 0.5 + c[i]) / 1.75)) << i;
+  const TrainState state = read_checkpoint_state(fs, find_checkpoint(fs, output));
+  EXPECT_EQ(state.extra.at("weights_of").at("mean_of").size(), 3u);
+}
+
+TEST_F(Average, NeedsSeveralOfOneModel) {
+  const auto average = [&](std::vector<std::string> of, std::optional<int64_t> last = {}) {
+    average_checkpoints(fs,
+                        {.checkpoints = std::move(of),
+                         .last = last,
+                         .wanted = {.output = directory_ / "out", .weights = WeightFormat::kF32}});
+  };
+  const std::string one = checkpoint("one", 1, WeightFormat::kF32);
+  EXPECT_ERROR(average({one}), "two checkpoints or more", "--last N");
+  EXPECT_ERROR(average({one}, 2), "has 1 checkpoints; --last 2 needs as many");
+  EXPECT_ERROR(average({one, one}, 2), "--last is for the checkpoints of one run, 2 are given");
+  const LlamaConfig other = small_config(31);
+  write_model_checkpoint(directory_ / "other", {.model = other, .weights = random_weights(other)});
+  EXPECT_ERROR(average({one, directory_ / "other"}), "has another model than");
+  EXPECT_ERROR(average({one, directory_ / "missing"}), "missing");
 }
 
 }  // namespace

@@ -91,14 +91,14 @@ inline std::string train_small_tokenizer(const std::string& directory) {
 }
 
 // Values of a fixed pseudo-random draw, with deviation 0.3: every token has its own logits.
-inline NamedValues random_weights(const LlamaConfig& config) {
+inline NamedValues random_weights(const LlamaConfig& config, uint64_t seed = 11) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
   const WeightStore store(
       llama_parameters(config),
       {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone}, *device,
       *allocator);
-  initialize_weights(store, 0.3, 11, *device);
+  initialize_weights(store, 0.3, seed, *device);
   NamedValues values;
   for (const NamedTensor& named : store.named_tensors())
     values[named.name] = values_of(*device, named.tensor);
