@@ -465,6 +465,24 @@ class Check(WithStudy):
     def test_lengths_are_budgets(self):
         self.refuses(["set.train.steps: found a length or seed"], set={"train.steps": 5})
 
+    def test_what_a_piece_says_otherwise_is_not_left_out(self):
+        key, found = "optimizer.weight_rounding", of_study()
+        found["arms"]["rounded"] = {
+            "config": "pico_bf16.json",
+            "pieces": ["base/stochastic.json"],
+            "tuned_as": "madam_bf16",
+        }
+        found["set"] = {key: "nearest"}
+        with self.assertRaisesRegex(
+            BadConfig, f"set.{key}: found nearest, expected stochastic, which a piece of rounded"
+        ):
+            self.read(found)
+        found["set"] = {key: "stochastic"}
+        self.read(found)
+        found["set"] = {key: "nearest"}
+        found["arms"]["rounded"]["set"] = {key: "stochastic"}
+        self.read(found)
+
     def test_a_protocol_that_is_not_there(self):
         self.refuses(["protocol: found p.md, expected a file"], protocol="p.md")
 

@@ -39,6 +39,7 @@ class Arm:
     label: str = ""
     style: dict = field(default_factory=dict, hash=False, compare=False)
     tuned_as: str = ""
+    of_pieces: frozenset = frozenset()  # keys of changes that a piece says
 
 
 class Arms:
@@ -105,6 +106,18 @@ class Arms:
         near = difflib.get_close_matches(str(name), self.by_name, n=3, cutoff=0.5)
         return f"an arm, such as {', '.join(near or list(self.by_name)[:5])}"
 
+    def check_reaches(self, changes, where):
+        """Pieces stand above the keys of all arms, which therefore must not say something else."""
+        for key, value in changes.items():
+            for name, arm in self.by_name.items():
+                if key in arm.of_pieces and arm.changes[key] != value:
+                    self.checker.bad(
+                        f"{where}.{key}",
+                        value,
+                        f"{arm.changes[key]}, which a piece of {name} says, "
+                        "or the key in that arm's set",
+                    )
+
     # --- reading
 
     def _axes(self, value):
@@ -132,12 +145,14 @@ class Arms:
 
     def _arm(self, name, parts, combination):
         config, label = "", ""
-        changes, knobs, style, labels = {}, {}, {}, []
+        changes, knobs, style, labels, of_pieces = {}, {}, {}, [], set()
         for where, part in parts:
             if "config" in part:
                 config = self.checker.text(part["config"], f"{where}.config") or ""
-            changes.update(self._pieces(part, where, combination))
-            changes.update(self.settings(part.get("set", {}), f"{where}.set"))
+            pieces = self._pieces(part, where, combination)
+            own = self.settings(part.get("set", {}), f"{where}.set")
+            changes.update({**pieces, **own})
+            of_pieces = (of_pieces | set(pieces)) - set(own)
             knobs.update(self._knobs(part.get("knobs", {}), f"{where}.knobs"))
             given = self.checker.object(part.get("style", {}), f"{where}.style", STYLE_KEYS)
             style.update(given)
@@ -154,7 +169,14 @@ class Arms:
             self.checker.bad(f"{parts[-1][0]}.tuned_as", "tuned_as and knobs", "one of them")
         knobs = () if tuned_as else self._checked_ratios(name, knobs)
         return Arm(
-            name, config, changes, knobs, label or name, style, _filled(str(tuned_as), combination)
+            name,
+            config,
+            changes,
+            knobs,
+            label or name,
+            style,
+            _filled(str(tuned_as), combination),
+            frozenset(of_pieces),
         )
 
     def _label(self, text, combination):

@@ -81,6 +81,7 @@ class _Reader:
         checker, study, found = self.checker, self.study, self.found
         study.title = checker.of(found, "title", "", checker.text, study.path.stem)
         study.changes = self.arms.settings(found.get("set", {}), "set")
+        self.arms.check_reaches(study.changes, "set")
         study.ledger = study.output / checker.of(found, "ledger", "", checker.text, "runs.csv")
         study.repeat = checker.of(found, "repeat", "", checker.whole, 0)
         self._provenance()
