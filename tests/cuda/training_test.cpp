@@ -15,6 +15,7 @@
 #include "support/tiny_run.h"
 #include "train/memory_fit.h"
 #include "train/run_report.h"
+#include "train/spike_guard.h"
 #include "train/training_model.h"
 
 namespace mpt::test {
@@ -52,6 +53,7 @@ const std::vector<Regime> kRegimes{
     {"nvfp4_live_fp8",
      {"precision.weights=nvfp4", "precision.nvfp4_scale_mode=live", "precision.compute=fp8",
       "precision.fp8_history=3", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
+    {"bf16_z_loss", {"train.z_loss=0.05"}},
     {"bf16_family", with_family({})},
     {"fp32_documents",
      {"precision.weights=fp32", "precision.compute=fp32", "data.attention=document"}},
@@ -264,6 +266,26 @@ TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
   EXPECT_EQ(skipped(gpu), skipped(cpu));
   for (const int64_t step : skipped(gpu))
     EXPECT_TRUE(tensors_at(gpu, step) == tensors_at(gpu, step - 1)) << step;
+}
+
+// What the device leaves out is what the host finds to stand out.
+TEST_F(CudaRun, LeavesOutSpikes) {
+  const RunConfig run =
+      config("spikes", {"train.spike_policy=skip_step", "train.spike_window=2", "train.spike_z=0.5",
+                        "train.steps=12", "checkpoint.every_steps=1"});
+  train(run);
+  SpikeGuard guard(run.train);
+  int64_t left_out = 0, made = 0;
+  for (const auto& [step, record] : read_metrics(posix_file_system(), metrics_path(run))) {
+    const double loss = record.at("loss"), norm = record.at("grad_norm");
+    const bool spike = guard.stands_out(loss, norm);
+    EXPECT_EQ(record.value("skipped", false), spike) << step;
+    EXPECT_EQ(tensors_at(run, step) == (step == 1 ? "" : tensors_at(run, step - 1)), spike) << step;
+    ++(spike ? left_out : made);
+    guard.see(loss, norm);
+  }
+  EXPECT_GT(left_out, 0);
+  EXPECT_GT(made, 2);
 }
 
 TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
