@@ -9,27 +9,12 @@
 #include "cli/options.h"
 #include "cli/program.h"
 #include "core/check.h"
-#include "core/progress.h"
-#include "core/text.h"
 #include "inference/evaluate.h"
 #include "inference/export_model.h"
-#include "inference/generate.h"
 #include "inference/loaded_model.h"
 
 namespace mpt {
 namespace {
-
-void add_checkpoint(CLI::App& verb, std::string& target) {
-  add_text(verb, "--checkpoint", target,
-           "checkpoint directory, or run directory for its newest good checkpoint")
-      ->required();
-}
-
-void add_device(CLI::App& verb, DeviceConfig& target) {
-  add_choice(verb, "--device", target.type, "where the model runs: " + all_names<DeviceType>());
-  add_count(verb, "--threads", target.threads, {.least = 0, .most = 4096},
-            "CPU threads; 0 = OMP_NUM_THREADS if set, else all");
-}
 
 // --- eval ----------------------------------------------------------------------------------------
 
@@ -91,73 +76,6 @@ void add_eval(CLI::App& program) {
       "print a JSON object: checkpoint, step, tokens, val_loss, val_loss_family, val_perplexity, "
       "val_bits_per_byte, val_tokens, and validation, with the same figures of each named set");
   verb->callback([command] { run_eval(*command); });
-}
-
-// --- generate ------------------------------------------------------------------------------------
-
-struct GenerateCommand {
-  std::string checkpoint;
-  std::string tokenizer;
-  GenerateOptions options;
-  bool bos = false;
-  DeviceConfig device{};
-};
-
-const char* reason_of(StopReason stopped) {
-  switch (stopped) {
-    case StopReason::kMaxTokens:
-      return "limit reached";
-    case StopReason::kEndOfText:
-      return "end of text";
-    case StopReason::kContextFull:
-      return "context full";
-    case StopReason::kReaderGone:
-      return "output closed";
-  }
-  return "";
-}
-
-void log_speed(const Generation& result) {
-  const auto rate = [](int64_t tokens, double seconds) {
-    return seconds > 0 ? double(tokens) / seconds : 0.0;
-  };
-  spdlog::info("prompt: {}, {} tokens/s; new: {} ({}), {} tokens/s",
-               counted(result.prompt_tokens, "token"),
-               format_count(rate(result.prompt_tokens, result.prompt_seconds)),
-               counted(result.new_tokens, "token"), reason_of(result.stopped),
-               format_count(rate(result.new_tokens, result.seconds)));
-}
-
-void run_generate(GenerateCommand& command) {
-  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
-  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
-  const Tokenizer tokenizer = load_tokenizer(model.config, file);
-  command.options.prepend_bos = command.bos || file.prepend_bos;
-  LlamaDecoder decoder(model.config.model,
-                       {.storage = model.storage(), .max_positions = model.config.batch.seq_len},
-                       *model.weights, *model.device, *model.allocator);
-  const Generation result = generate(decoder, tokenizer, command.options, write_output);
-  if (result.stopped != StopReason::kReaderGone) write_output("\n");
-  log_speed(result);
-}
-
-void add_generate(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("generate", "Generate text with a checkpoint");
-  const auto command = std::make_shared<GenerateCommand>();
-  GenerateOptions& options = command->options;
-  add_checkpoint(*verb, command->checkpoint);
-  add_text(*verb, "--prompt", options.prompt, "text to continue")->required();
-  add_count(*verb, "--max-tokens", options.max_tokens, {.least = 1},
-            "maximum number of new tokens");
-  add_real(*verb, "--temperature", options.sampling.temperature, {},
-           "sampling temperature; 0 = always the most likely token");
-  add_count(*verb, "--top-k", options.sampling.top_k, {},
-            "sample from the N most likely tokens; 0 = all");
-  add_seed(*verb, options.sampling.seed, "seed for sampling");
-  add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
-  verb->add_flag("--bos", command->bos, "prepend BOS to the prompt [as in the run's data]");
-  add_device(*verb, command->device);
-  verb->callback([command] { run_generate(*command); });
 }
 
 // --- export --------------------------------------------------------------------------------------
@@ -241,7 +159,7 @@ void add_export(CLI::App& program) {
 
 void add_model_verbs(CLI::App& program) {
   add_eval(program);
-  add_generate(program);
+  add_generate_verb(program);
   add_export(program);
 }
 

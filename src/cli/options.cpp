@@ -116,4 +116,16 @@ CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std:
   return verb.add_option_function<std::vector<std::string>>(name, set, help)->type_name("TEXT");
 }
 
+void add_checkpoint(CLI::App& verb, std::string& target) {
+  add_text(verb, "--checkpoint", target,
+           "checkpoint directory, or run directory for its newest good checkpoint")
+      ->required();
+}
+
+void add_device(CLI::App& verb, DeviceConfig& target) {
+  add_choice(verb, "--device", target.type, "where the model runs: " + all_names<DeviceType>());
+  add_count(verb, "--threads", target.threads, {.least = 0, .most = 4096},
+            "CPU threads; 0 = OMP_NUM_THREADS if set, else all");
+}
+
 }  // namespace mpt

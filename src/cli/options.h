@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "config/run_config.h"
 #include "core/enum_names.h"
 
 namespace mpt {
@@ -43,6 +44,11 @@ CLI::Option* add_text(CLI::App& verb, const std::string& name, std::optional<std
 // May be given several times and take several values at once, as an expanded glob does.
 CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
                        const std::string& help);
+
+// --checkpoint, required: a model that was saved.
+void add_checkpoint(CLI::App& verb, std::string& target);
+// --device and --threads: where a model that was saved runs.
+void add_device(CLI::App& verb, DeviceConfig& target);
 
 template <NamedEnum E>
 E choice_of(const std::string& option, const std::string& text) {

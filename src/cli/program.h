@@ -27,6 +27,7 @@ inline constexpr int kStoppedStatus = 75;
 void add_train_verbs(CLI::App& program);       // train, plan, schema
 void add_data_verbs(CLI::App& program);        // tokenizer, tokenize
 void add_model_verbs(CLI::App& program);       // eval, generate, export
+void add_generate_verb(CLI::App& program);     // generate, for add_model_verbs()
 void add_weight_verbs(CLI::App& program);      // import, convert
 void add_checkpoint_verbs(CLI::App& program);  // checkpoint list, verify, prune
 void add_average(CLI::App& checkpoint);        // checkpoint average

@@ -1,7 +1,7 @@
 // Text generation: tokens are drawn one at a time and printed as they are drawn.
 //
-// The text depends only on weights, tokenizer and options: the draw of a token depends on the seed
-// and its position (docs/numerics.md "Sampling").
+// The text depends only on weights, tokenizer and options: the draw of a token depends on the seed,
+// the sample and its position (docs/numerics.md "Sampling").
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,15 @@ class TextStream {
 };
 
 inline constexpr RandomStream kSamplingStream{8};
+inline constexpr int64_t kMostSamples = 1 << 16;  // of one prompt
 
 struct SamplingOptions {
   double temperature = 1.0;  // logits are divided by it; 0: the most likely token
   int64_t top_k = 0;         // draw only from the k most likely; 0: from all
+  // Of these, only from the most likely whose probabilities come to this; in (0, 1], 1: from all.
+  double top_p = 1.0;
   uint64_t seed = 0;
+  int64_t sample = 0;  // each has draws of its own, below kMostSamples
 };
 
 // One of the tokens [0, logits.size()), drawn for `position` of the sequence. Among equal logits,
@@ -52,7 +56,7 @@ int32_t sample_token(std::span<const float> logits, const SamplingOptions& optio
                      int64_t position);
 
 struct GenerateOptions {
-  std::string prompt;
+  std::string prompt;  // "": a text from its beginning
   int64_t max_tokens = 100;
   SamplingOptions sampling{};
   bool prepend_bos = false;  // in front of the prompt
@@ -71,8 +75,37 @@ struct Generation {
 // Receives a piece of text; returns false to stop.
 using TextSink = std::function<bool(std::string_view)>;
 
-// Passes the prompt and then its continuation to `sink`, in pieces of whole characters. Throws
-// Error if an option is out of range, or the prompt is empty or exceeds the decoder's context.
+// The tokens that a model reads of options.prompt: BOS if requested, then those of the text. Of an
+// empty one what precedes a document in the data: BOS if requested, else EOS, else BOS. Throws Error
+// if an option is out of range, the prompt is not UTF-8, has more than `context` tokens, or is empty
+// and the tokenizer has neither.
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOptions& options,
+                                   int64_t context);
+
+// The logits of tokens in the tokenizer's vocabulary; a model may have more.
+std::span<const float> spelled(std::span<const float> logits, const Tokenizer& tokenizer);
+
+// Continuations of one prompt, which is read once.
+class Continuations {
+ public:
+  // Reads the prompt; throws Error as prompt_tokens() does. `decoder` and `tokenizer` must outlive
+  // this object, and the decoder may not be used otherwise.
+  Continuations(LlamaDecoder& decoder, const Tokenizer& tokenizer, GenerateOptions options);
+
+  // Passes the continuation of the next sample, from options.sampling.sample on, to `sink`, in
+  // pieces of whole characters.
+  Generation next(const TextSink& sink);
+
+ private:
+  LlamaDecoder& decoder_;
+  const Tokenizer& tokenizer_;
+  GenerateOptions options_;
+  std::vector<int32_t> prompt_;
+  std::vector<float> logits_;  // of the first new token
+  double seconds_ = 0;         // for the prompt
+};
+
+// Passes the prompt and then one continuation to `sink`. Throws Error as prompt_tokens() does.
 Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer,
                     const GenerateOptions& options, const TextSink& sink);
 

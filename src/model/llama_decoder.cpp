@@ -53,6 +53,11 @@ void LlamaDecoder::allocate(Allocator& allocator) {
   logits_ = allocator.tensor(kLogitMemory, options_.storage, 1, config_.vocab_size);
 }
 
+void LlamaDecoder::rewind(int64_t position) {
+  check(position >= 0 && position <= position_, "rewinding to token {} of {}", position, position_);
+  position_ = position;
+}
+
 std::vector<GemmCall> LlamaDecoder::gemms() const {
   const auto gemm = [](const Tensor& x, const Tensor& weight, const Tensor& y) {
     return GemmCall{.a = x, .b = weight, .d = y, .transpose_b = Transpose::kYes};

@@ -29,7 +29,9 @@ class LlamaDecoder {
   // Appends a token and returns the logits [V] of the next one. Throws Error if the cache is full.
   std::vector<float> next_logits(int32_t token);
   // Forgets all tokens.
-  void reset() { position_ = 0; }
+  void reset() { rewind(0); }
+  // Forgets the tokens after the first `position`, of which there must be as many.
+  void rewind(int64_t position);
 
   [[nodiscard]] int64_t position() const { return position_; }  // tokens appended so far
   [[nodiscard]] int64_t max_positions() const { return options_.max_positions; }

@@ -203,7 +203,64 @@ TEST_F(EndToEnd, GenerateIsAFunctionOfTheSeed) {
   EXPECT_NE(text("1"), text("2"));
 }
 
+TEST_F(EndToEnd, GenerateTakesPromptsFromFilesAndStandardInput) {
+  std::ofstream(*directory_ / "prompts.txt", std::ios::binary) << "the\r\n\nthe model";
+  const Arguments base{"generate", "--checkpoint",  "runs/small", "--threads", "1", "--max-tokens",
+                       "5",        "--temperature", "2",          "--json"};
+  const auto json_lines = [&](const Arguments& more, const std::string& input = "") {
+    Arguments all = base;
+    all.insert(all.end(), more.begin(), more.end());
+    const std::string command = "cd \"$D\" && \"$P\" \"$@\" < \"$I\"";
+    Arguments shell{"-c", command, "sh"};
+    shell.insert(shell.end(), all.begin(), all.end());
+    const ProgramResult result =
+        run_program(shell, {.env = {{"P", MPT_PROGRAM},
+                                    {"D", directory_->path()},
+                                    {"I", input.empty() ? "/dev/null" : *directory_ / input}},
+                            .program = "/bin/sh"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(result.out);
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  };
+  const std::vector<nlohmann::json> of_file =
+      json_lines({"--prompts", "prompts.txt", "--samples", "2"});
+  ASSERT_EQ(of_file.size(), 6u);
+  const std::vector<std::string> prompts{"the", "", "the model"};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(of_file[i].at("prompt"), prompts[i / 2]);
+    EXPECT_EQ(of_file[i].at("sample"), i % 2);
+    EXPECT_LE(of_file[i].at("new_tokens"), 5);
+  }
+  EXPECT_NE(of_file[0].at("text"), of_file[1].at("text"));
+  EXPECT_EQ(json_lines({"--prompts", "-", "--samples", "2"}, "prompts.txt"), of_file);
+  EXPECT_EQ(
+      json_lines({"--prompt", "the", "--prompt", "", "--prompt", "the model", "--samples", "2"}),
+      of_file);
+  EXPECT_EQ(json_lines({"--prompt", "the"}).front(), of_file[0]);
+}
+
+TEST_F(EndToEnd, SeveralTextsHaveHeadings) {
+  const ProgramResult one = generate({"--temperature", "2"});
+  const ProgramResult several = generate({"--temperature", "2", "--samples", "2"});
+  EXPECT_EQ(several.out.find("==> prompt 1, sample 1 <==\n" + one.out +
+                             "\n==> prompt 1, sample 2 <==\nthe model"),
+            0u)
+      << several.out;
+}
+
 TEST_F(EndToEnd, GenerateRefusesWhatCannotBe) {
+  std::ofstream(*directory_ / "long.txt") << "a\n" << std::string(500, 'x') << "\n";
+  std::ofstream(*directory_ / "none.txt");
+  for (const auto& [file, message] : std::vector<std::pair<std::string, std::string>>{
+           {"long.txt", "long.txt:2: the prompt has"}, {"none.txt", "none.txt: is empty"}}) {
+    const ProgramResult result = run({"generate", "--checkpoint", "runs/small", "--prompts", file});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(has(result.err, message)) << result.err;
+  }
+
   const ProgramResult long_prompt =
       run({"generate", "--checkpoint", "runs/small", "--prompt", std::string(500, 'x')});
   EXPECT_EQ(long_prompt.exit_code, 1);

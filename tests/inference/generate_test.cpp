@@ -96,6 +96,35 @@ TEST(SampleToken, TopKLeavesTheMostLikely) {
   expect_softmax({1, 1, 1, 1}, {.top_k = 2, .seed = 9}, {true, true, false, false});
 }
 
+// Probabilities 8/15, 4/15, 2/15, 1/15 of tokens 3, 1, 4, 0; top_p counts among the top_k.
+TEST(SampleToken, TopPLeavesTheFewestThatComeToIt) {
+  const auto log2 = [](float x) { return x * std::log(2.0f); };
+  const std::vector<float> logits{0, log2(2), -100, log2(3), log2(1)};
+  const std::vector<bool> one{false, false, false, true, false},
+      two{false, true, false, true, false}, three{false, true, false, true, true};
+  expect_softmax(logits, {.top_p = 1e-9, .seed = 10}, one);
+  expect_softmax(logits, {.top_p = 0.5, .seed = 11}, one);
+  expect_softmax(logits, {.top_p = 0.6, .seed = 12}, two);
+  expect_softmax(logits, {.top_p = 0.79, .seed = 13}, two);
+  expect_softmax(logits, {.top_p = 0.81, .seed = 14}, three);
+  expect_softmax(logits, {.top_k = 2, .top_p = 0.66, .seed = 15}, one);  // 8/12 and 4/12
+  expect_softmax(logits, {.top_k = 2, .top_p = 0.67, .seed = 16}, two);
+  expect_softmax({1, 1, 1, 1}, {.top_p = 0.5, .seed = 17}, {true, true, false, false});
+}
+
+TEST(SampleToken, SamplesHaveDrawsOfTheirOwn) {
+  const std::vector<float> logits{1, 1};
+  int equal = 0;
+  for (int64_t position = 0; position < 400; ++position) {
+    const int32_t token = sample_token(logits, {.sample = 5}, position);
+    equal += token == sample_token(logits, {}, position);
+    const RandomCounter draw{
+        .seed = 0, .tensor = 5, .row = uint32_t(position), .step = 0, .stream = kSamplingStream};
+    EXPECT_EQ(token, draw.word(0) < 0x80000000u ? 0 : 1);
+  }
+  EXPECT_NEAR(equal, 200, 5 * 10);  // of 400 coins, whose standard deviation is 10
+}
+
 TEST(SampleToken, LargeLogitsDoNotOverflow) {
   for (int64_t position = 0; position < 20; ++position)
     EXPECT_EQ(sample_token(std::vector<float>{-3e38f, 3e38f, 0}, {.temperature = 1e-3}, position),
@@ -110,6 +139,9 @@ TEST(SampleToken, WhatIsNotFiniteIsAnError) {
     EXPECT_ERROR(sample_token(std::vector<float>{0}, {.temperature = temperature}, 0),
                  "temperature");
   EXPECT_ERROR(sample_token(std::vector<float>{0}, {.top_k = -1}, 0), "top_k is -1");
+  for (const double top_p : {0.0, -1.0, 1.5, double(NAN)})
+    EXPECT_ERROR(sample_token(std::vector<float>{0}, {.top_p = top_p}, 0), "top_p is");
+  EXPECT_ERROR(sample_token(std::vector<float>{0}, {.sample = kMostSamples}, 0), "sample is 65536");
 }
 
 // --- text and generation -------------------------------------------------------------------------
@@ -319,8 +351,43 @@ TEST_F(Generating, BosComesBeforeThePrompt) {
   EXPECT_NE(with.text, without.text);
 }
 
+// The prompt is read once; each sample is what it is alone.
+TEST_F(Generating, SamplesOfOnePromptAreThoseOfEachAlone) {
+  GenerateOptions options{
+      .prompt = "the model", .max_tokens = 6, .sampling = {.temperature = 2, .seed = 3}};
+  Decoding decoding(*directory_ / "random", 16);
+  Continuations continuations(decoding.decoder, *tokenizer_, options);
+  std::vector<std::string> texts;
+  for (int64_t sample = 0; sample < 3; ++sample) {
+    options.sampling.sample = sample;
+    std::string text = options.prompt;
+    (void)continuations.next([&](std::string_view piece) {
+      text += piece;
+      return true;
+    });
+    EXPECT_EQ(text, run("random", options).text) << sample;
+    texts.push_back(text);
+  }
+  EXPECT_NE(texts[0], texts[1]);
+  EXPECT_NE(texts[1], texts[2]);
+}
+
+// Of a text from its beginning, which comes after what precedes a document.
+TEST_F(Generating, AnEmptyPromptIsTheBeginningOfAText) {
+  GenerateOptions options{.prompt = "", .max_tokens = 4, .sampling = {.temperature = 0}};
+  EXPECT_EQ(prompt_tokens(*tokenizer_, options, 16), Tokens{int32_t(tokenizer_->eos_id())});
+  Decoding decoding(*directory_ / "random", 16);
+  const std::vector<float> logits = decoding.decoder.next_logits(int32_t(tokenizer_->eos_id()));
+  const Tokens first{
+      int32_t(std::max_element(logits.begin(), logits.begin() + kSmallVocab) - logits.begin())};
+  const Result result = run("random", options);
+  EXPECT_EQ(result.generation.prompt_tokens, 1);
+  EXPECT_TRUE(result.text.starts_with(tokenizer_->decode(first))) << result.text;
+  options.prepend_bos = true;
+  EXPECT_EQ(prompt_tokens(*tokenizer_, options, 16), Tokens{int32_t(tokenizer_->bos_id())});
+}
+
 TEST_F(Generating, WrongOptionsAreErrors) {
-  EXPECT_ERROR(run("zero", {.prompt = ""}), "prompt is empty");
   EXPECT_ERROR(run("zero", {.prompt = "ab\xff"}), "not valid UTF-8", "byte 2");
   EXPECT_ERROR(run("zero", {.prompt = std::string(400, 'x')}), "the prompt has", "at most 16");
   EXPECT_ERROR(run("zero", {.prompt = "a", .max_tokens = 0}), "max_tokens is 0");
