@@ -148,6 +148,51 @@ def run_config_seeds():
     return seeds
 
 
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def task(name, *examples):
+    """The name of a task, and its lines."""
+    lines = [x if isinstance(x, bytes) else json_bytes(x) for x in examples]
+    return b"\n".join([name.encode(), *lines]) + b"\n"
+
+
+def task_seeds():
+    hellaswag = {
+        "activity_label": "Home",
+        "ctx_a": " [header] How [title] Fill it.",
+        "ctx_b": "\u01c6TH\u00c9 \u03a3",
+        "endings": ["[step] a  b", "[x", "\u00a0", ""],
+        "label": "2",
+    }
+    arc = {
+        "question": "Why?",
+        "choices": {"text": ["a", "b"], "label": ["A", "B"]},
+        "answerKey": "B",
+    }
+    piqa = {"goal": "g", "sol1": "x", "sol2": "y", "label": 1}
+    return {
+        "valid_hellaswag": task("hellaswag", hellaswag, hellaswag | {"label": 0}),
+        "valid_arc": task("arc_easy", arc, arc | {"id": [1, {"a": None}]}),
+        "valid_piqa": task("piqa", piqa, b" \r", piqa),
+        "valid_lambada": task("lambada_openai", {"text": "the last  word"}, {"text": ""}),
+        "answer_outside": task("piqa", piqa | {"label": 2}),
+        "no_label": task("hellaswag", hellaswag | {"label": ""}),
+        "no_endings": task("hellaswag", hellaswag | {"endings": []}),
+        "endings_of_numbers": task("hellaswag", hellaswag | {"endings": ["a", 1]}),
+        "label_too_few": task(
+            "arc_challenge", arc | {"choices": {"text": ["a", "b"], "label": ["A"]}}
+        ),
+        "field_missing": task("piqa", {"goal": "g"}),
+        "list": task("lambada_openai", ["text"]),
+        "not_utf8": task("lambada_openai", b'{"text":"a\xffb"}'),
+        "half_a_surrogate": task("lambada_openai", b'{"text":"\\ud800"}'),
+        "deep": task("lambada_openai", b'{"text":"a","x":' + b"[" * 2000 + b"]" * 2000 + b"}"),
+        "cut": task("piqa", b'{"goal":'),
+        "no_task": task("copa", piqa),
+    }
+
+
 # --- corpora --------------------------------------------------------------------------------------
 
 LONG_LINE = b"word " * 60
@@ -815,6 +860,7 @@ SEEDS = {
     "token_shard": token_shard_seeds,
     "document_index": document_index_seeds,
     "manifest": manifest_seeds,
+    "task_examples": task_seeds,
     "tokenizer": tokenizer_seeds,
     "tokenizer_json": tokenizer_json_seeds,
     "tiktoken": tiktoken_seeds,
