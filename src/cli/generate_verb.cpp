@@ -127,7 +127,7 @@ std::string json_line(const std::string& prompt, int64_t sample, const std::stri
                                     {"prompt_tokens", result.prompt_tokens},
                                     {"new_tokens", result.new_tokens},
                                     {"stopped", reason_of(result.stopped)}};
-  return json.dump() + "\n";
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 // Prints what is generated: as it is drawn, below a heading where there are several texts, or as a

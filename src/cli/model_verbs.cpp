@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,9 +10,11 @@
 #include "cli/options.h"
 #include "cli/program.h"
 #include "core/check.h"
+#include "core/io/file_system.h"
 #include "inference/evaluate.h"
 #include "inference/export_model.h"
 #include "inference/loaded_model.h"
+#include "inference/tasks/evaluate_tasks.h"
 
 namespace mpt {
 namespace {
@@ -48,17 +51,101 @@ nlohmann::ordered_json json_of(const CheckpointEvaluation& result) {
 
 struct EvalCommand {
   EvaluateCheckpointOptions options;
+  std::vector<std::string> task_files;  // NAME=FILE
+  TasksOptions tasks;
+  std::optional<std::string> details;
   bool json = false;
+
+  // With tasks alone, the validation data of the run is left out.
+  [[nodiscard]] bool wants_loss() const { return task_files.empty() || !options.data.empty(); }
 };
 
-void run_eval(const EvalCommand& command) {
+// Several files of one task follow one another.
+NamedTexts named_tasks(const std::vector<std::string>& texts) {
+  NamedTexts tasks;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals + 1 == text.size())
+      throw CLI::ValidationError("--tasks", "'" + text + "' is not NAME=FILE");
+    const std::string name(name_of(choice_of<TaskKind>("--tasks", text.substr(0, equals))));
+    auto found = std::ranges::find(tasks, name, &NamedTexts::value_type::first);
+    if (found == tasks.end()) found = tasks.insert(tasks.end(), {name, {}});
+    found->second.push_back(text.substr(equals + 1));
+  }
+  return tasks;
+}
+
+struct EvalOutput {
+  std::string text;
+  nlohmann::ordered_json json;
+};
+
+void evaluate_loss(EvalCommand& command, EvalOutput& output) {
   const CheckpointEvaluation result = evaluate_checkpoint(posix_file_system(), command.options);
-  write_output(command.json ? json_of(result).dump(2) + "\n" : summary_of(result));
+  output = {summary_of(result), json_of(result)};
+  command.tasks.checkpoint = result.checkpoint;  // a run that goes on may have a newer one
+}
+
+void evaluate_tasks(const EvalCommand& command, EvalOutput& output) {
+  FileSystem& fs = posix_file_system();
+  const TasksOfCheckpoint found = evaluate_tasks(fs, command.tasks);
+  std::string details;
+  if (!command.wants_loss())
+    output = {
+        fmt::format("{:<18} {}\n{:<18} {}\n", "checkpoint", found.checkpoint, "step", found.step),
+        {{"checkpoint", found.checkpoint}, {"step", found.step}}};
+  for (const TaskResult& result : found.results) {
+    output.text += fmt::format("{:<18} {}\n", name_of(result.kind), summary_of(result));
+    details += details_of(result);
+  }
+  output.json["tasks"] = tasks_json(found.results);
+  if (command.details) write_file_atomically(fs, *command.details, bytes_of(details));
+}
+
+void run_eval(EvalCommand& command) {
+  EvalOutput output;
+  command.tasks.checkpoint = command.options.checkpoint;
+  command.tasks.micro_batch_rows = command.options.micro_batch_rows;
+  command.tasks.device = command.options.device;
+  if (command.wants_loss()) evaluate_loss(command, output);
+  if (!command.task_files.empty()) evaluate_tasks(command, output);
+  write_output(command.json ? output.json.dump(2) + "\n" : output.text);
+}
+
+// Before anything is computed.
+void check_eval(const EvalCommand& command) {
+  if (!command.wants_loss() && (command.options.tokens || command.options.galore_batch_rows > 0))
+    throw CLI::ValidationError(command.options.tokens ? "--tokens" : "--family-batch-rows",
+                               "means nothing with --tasks and without --data");
+  if (!command.details) return;
+  const std::string directory = parent_directory(*command.details);
+  if (!posix_file_system().is_directory(directory))
+    throw error("--details {}: there is no directory {}", *command.details, directory);
+}
+
+void add_tasks(CLI::App& verb, EvalCommand& command) {
+  CLI::Option* tasks =
+      add_texts(verb, "--tasks", command.task_files,
+                "NAME=FILE: examples of a task, JSON lines, in place of the run's validation data; "
+                "may be repeated; NAME is one of: " +
+                    all_names<TaskKind>());
+  add_count(verb, "--task-examples", command.tasks.examples, {.least = 0},
+            "maximum examples of each task; 0 = all")
+      ->needs(tasks);
+  add_text(verb, "--details", command.details,
+           "file for the results of each example of the tasks, JSON lines")
+      ->needs(tasks);
+  add_text(verb, "--tokenizer", command.tasks.tokenizer,
+           "tokenizer file for the tasks [that of the run]")
+      ->needs(tasks);
+  verb.add_flag("--bos", command.tasks.prepend_bos,
+                "prepend BOS to the texts of the tasks [as in the run's data]")
+      ->needs(tasks);
 }
 
 void add_eval(CLI::App& program) {
   CLI::App* verb = program.add_subcommand(
-      "eval", "Print loss and perplexity of a checkpoint on validation data");
+      "eval", "Print loss and perplexity of a checkpoint, or how it does on tasks");
   const auto command = std::make_shared<EvalCommand>();
   EvaluateCheckpointOptions* options = &command->options;
   add_checkpoint(*verb, options->checkpoint);
@@ -70,12 +157,18 @@ void add_eval(CLI::App& program) {
             "sequences per forward pass; 0 = as in training");
   add_count(*verb, "--family-batch-rows", options->galore_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences per batch of val_loss_family, the GaLore-style average; 0 = as in the run");
+  add_tasks(*verb, *command);
   add_device(*verb, options->device);
   verb->add_flag(
       "--json", command->json,
       "print a JSON object: checkpoint, step, tokens, val_loss, val_loss_family, val_perplexity, "
-      "val_bits_per_byte, val_tokens, and validation, with the same figures of each named set");
-  verb->callback([command] { run_eval(*command); });
+      "val_bits_per_byte, val_tokens, validation, with the same figures of each named set, and "
+      "tasks, with acc, acc_norm or perplexity, standard errors and examples of each");
+  verb->callback([command] {
+    command->tasks.tasks = named_tasks(command->task_files);
+    check_eval(*command);
+    run_eval(*command);
+  });
 }
 
 // --- export --------------------------------------------------------------------------------------

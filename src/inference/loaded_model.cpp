@@ -12,6 +12,8 @@
 #include "core/check.h"
 #include "core/progress.h"
 #include "data/manifest.h"
+#include "device/ops_registry.h"
+#include "model/llama_ops.h"
 #include "model/parameters.h"
 
 namespace mpt {
@@ -25,7 +27,7 @@ RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
 }
 
 DType storage_of(const PrecisionConfig& precision, ModelUse use) {
-  if (use == ModelUse::kExportFp32) return DType::kF32;
+  if (use == ModelUse::kExportFp32 || use == ModelUse::kAsExported) return DType::kF32;
   if (use != ModelUse::kExport && use != ModelUse::kExportCodes)
     return activation_dtype(precision.compute);
   return precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
@@ -40,6 +42,12 @@ WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
           .linears = linear_encoding(precision),
           .linear_copies = undecoded ? LinearCopies::kNone : LinearCopies::kDecoded,
           .gradients = Gradients::kNone};
+}
+
+// As kExport writes what is not stored in FP32.
+void round_copies(const WeightStore& weights, Device& device) {
+  const std::unique_ptr<LlamaOps> ops = make_ops<LlamaOps>(device.stream());
+  for (int64_t i = 0; i < std::ssize(weights.specs()); ++i) ops->round_to_bf16(weights.compute(i));
 }
 
 int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options, Device& device) {
@@ -112,6 +120,8 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
   load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
                                    *model.device);
   model.weights->decode_weights();
+  if (use == ModelUse::kAsExported && model.config.precision.weights != WeightFormat::kF32)
+    round_copies(*model.weights, *model.device);
   spdlog::info("{}: step {}, {} parameters in {}", checkpoint, model.step,
                parameter_count(model.config.model), name_of(model.config.precision.weights));
   return model;

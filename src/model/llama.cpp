@@ -293,6 +293,28 @@ double Llama::evaluate(const TokenBatch& batch) {
   return loss();
 }
 
+void Llama::read(const TokenBatch& batch) {
+  stage_tokens(batch);
+  load(0);
+  forward(Fp8CastKind::kNoFold, Keep::kNothing);
+}
+
+Tensor Llama::head_logits(int64_t first) {
+  const int64_t left = rows_ * options_.micro_batch.seq_len - first;
+  const int64_t rows = std::min(options_.loss_chunk_rows, left);
+  const Tensor logits = logits_.row_range(0, rows);
+  linears_.forward(head_linear(config_), acts_.final_norm.row_range(first, rows), logits);
+  return logits;
+}
+
+void Llama::download_logits(const Tensor& logits, std::span<float> target) {
+  if (options_.storage == DType::kF32)
+    return device_.download(logits, reinterpret_cast<std::byte*>(target.data()));
+  std::vector<bf16> narrow(target.size());
+  device_.download(logits, reinterpret_cast<std::byte*>(narrow.data()));
+  std::transform(narrow.begin(), narrow.end(), target.begin(), [](bf16 x) { return to_float(x); });
+}
+
 std::vector<float> Llama::logits(std::span<const int32_t> tokens,
                                  std::span<const int32_t> document_begin) {
   const std::vector<int32_t> no_targets(tokens.size(), -1);
@@ -301,22 +323,30 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens,
   forward(evaluation_cast(), Keep::kNothing);
   const int64_t n = int64_t(tokens.size()), vocab = config_.vocab_size;
   std::vector<float> all(size_t(n * vocab));
-  std::vector<bf16> narrow(
-      size_t(options_.storage == DType::kBF16 ? options_.loss_chunk_rows * vocab : 0));
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
-    const int64_t rows = std::min(options_.loss_chunk_rows, n - first);
-    const Tensor chunk = logits_.row_range(0, rows);
-    linears_.forward(head_linear(config_), acts_.final_norm.row_range(first, rows), chunk);
-    float* target = all.data() + first * vocab;
-    if (options_.storage == DType::kF32) {
-      device_.download(chunk, reinterpret_cast<std::byte*>(target));
-    } else {
-      device_.download(chunk, reinterpret_cast<std::byte*>(narrow.data()));
-      std::transform(narrow.begin(), narrow.begin() + rows * vocab, target,
-                     [](bf16 x) { return to_float(x); });
-    }
+    const Tensor chunk = head_logits(first);
+    download_logits(chunk, std::span(all).subspan(size_t(first * vocab), size_t(chunk.elements())));
   }
   return all;
+}
+
+void Llama::visit_logits(std::span<const int64_t> positions,
+                         const std::function<void(size_t, std::span<const float>)>& visit) {
+  std::vector<float> logits(static_cast<size_t>(config_.vocab_size));
+  Tensor chunk{};
+  int64_t first = 0, end = 0;  // of the chunk
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const int64_t at = positions[i];
+    check(at >= first && at < rows_ * options_.micro_batch.seq_len, "position {} behind {}", at,
+          first);
+    if (at >= end) {
+      first = at / options_.loss_chunk_rows * options_.loss_chunk_rows;
+      chunk = head_logits(first);
+      end = first + chunk.rows;
+    }
+    download_logits(chunk.row_range(at - first, 1), logits);
+    visit(i, logits);
+  }
 }
 
 // --- backward ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -101,6 +102,13 @@ class Llama {
   void end_evaluation() { linears_.reduce_amaxes(); }
   // Forward only; returns the sum of the losses.
   double evaluate(const TokenBatch& batch);
+  // Forward only, without losses; the scales of FP8 operands stay as they are. Does not wait for the
+  // device, as visit_logits() does.
+  void read(const TokenBatch& batch);
+  // Passes the logits [V] of positions of the last micro-batch, which evaluate() or read() was given,
+  // to `visit` with their index in `positions`. They count over all rows and ascend.
+  void visit_logits(std::span<const int64_t> positions,
+                    const std::function<void(size_t, std::span<const float>)>& visit);
   // The loss of every position of the last micro-batch, 0 where there is no target.
   std::span<const float> token_losses();
   // Logits of every position, [rows T, V], as FP32. FP8 scales treat this as an evaluation.
@@ -125,6 +133,9 @@ class Llama {
   // Makes a staged micro-batch the current one and enqueues its copy to the device.
   void load(int64_t micro_batch);
   void forward(Fp8CastKind kind, Keep keep);
+  // The logits of the chunk of the loss that begins at a position of the micro-batch, in logits_.
+  [[nodiscard]] Tensor head_logits(int64_t first);
+  void download_logits(const Tensor& logits, std::span<float> target);
   void embed();
   void forward_layer(int64_t layer, Pass pass);
   void recompute_layer(int64_t layer);

@@ -195,6 +195,59 @@ TEST_F(EndToEnd, GenerateWritesTheTextAlone) {
   EXPECT_EQ(generate({"--temperature", "0"}, "2").out, result.out);
 }
 
+std::vector<nlohmann::json> lines_of(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST_F(EndToEnd, EvalCountsRightAnswers) {
+  const auto piqa = [](const std::string& goal, int label) {
+    return nlohmann::json{{"goal", goal}, {"sol1", "the step"}, {"sol2", "loss"}, {"label", label}};
+  };
+  std::ofstream(*directory_ / "piqa.jsonl") << piqa("a", 0) << "\n" << piqa("model of", 1) << "\n";
+  std::ofstream(*directory_ / "more.jsonl") << piqa("the", 1) << "\n";
+  std::ofstream(*directory_ / "words.jsonl") << R"({"text": "weights of the model"})";
+  const Arguments tasks{
+      "--tasks",   "piqa=piqa.jsonl", "piqa=more.jsonl", "--tasks", "lambada_openai=words.jsonl",
+      "--details", "details.jsonl"};
+  Arguments as_json = tasks;
+  as_json.push_back("--json");
+  const nlohmann::json json = nlohmann::json::parse(eval(as_json).out);
+  EXPECT_EQ(json.at("step"), 6);
+  EXPECT_FALSE(json.contains("val_loss"));
+  const auto details = lines_of(content_of(*directory_ / "details.jsonl"));
+  ASSERT_EQ(details.size(), 4u);
+  double right = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(details[i].at("place"), i < 2 ? fmt::format("piqa.jsonl:{}", i + 1) : "more.jsonl:1");
+    EXPECT_EQ(details[i].at("log_likelihoods").size(), 2u);
+    right += details[i].at("chosen") == details[i].at("answer") ? 1 : 0;
+  }
+  const nlohmann::json& piqa_means = json.at("tasks").at("piqa");
+  EXPECT_EQ(piqa_means.at("examples"), 3);
+  EXPECT_DOUBLE_EQ(piqa_means.at("acc").get<double>(), right / 3);
+  const double likelihood = details[3].at("log_likelihoods")[0];
+  EXPECT_DOUBLE_EQ(json.at("tasks").at("lambada_openai").at("perplexity").get<double>(),
+                   std::exp(-likelihood));
+  const std::string text = eval(tasks).out;
+  EXPECT_TRUE(has(text, "on 3 examples\nlambada_openai     acc ")) << text;
+  EXPECT_TRUE(
+      has(eval({"--tasks", "piqa=piqa.jsonl", "--data", "data/val_*.bin"}).out, "val_loss"));
+}
+
+TEST_F(EndToEnd, EvalRefusesWhatIsNoExample) {
+  std::ofstream(*directory_ / "bad.jsonl") << "{\"text\": \"a b\"}\n{\"text\": 3}\n";
+  const ProgramResult result = run({"eval", "--checkpoint", "runs/small", "--tasks",
+                                    "lambada_openai=bad.jsonl", "--details", "never.jsonl"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(has(result.err, "bad.jsonl:2: text: expected a text, found the number 3"))
+      << result.err;
+  EXPECT_FALSE(fs::exists(*directory_ / "never.jsonl"));
+}
+
 TEST_F(EndToEnd, GenerateIsAFunctionOfTheSeed) {
   const auto text = [](const std::string& seed) {
     return generate({"--temperature", "3", "--seed", seed}).out;
@@ -219,10 +272,7 @@ TEST_F(EndToEnd, GenerateTakesPromptsFromFilesAndStandardInput) {
                                     {"I", input.empty() ? "/dev/null" : *directory_ / input}},
                             .program = "/bin/sh"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    std::vector<nlohmann::json> lines;
-    std::istringstream text(result.out);
-    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
+    return lines_of(result.out);
   };
   const std::vector<nlohmann::json> of_file =
       json_lines({"--prompts", "prompts.txt", "--samples", "2"});

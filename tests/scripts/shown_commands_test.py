@@ -166,6 +166,8 @@ class Start(Pages):
     FIRST = (  # of one reader
         "docs/start/own_text.md",
         "docs/start/continue.md",
+        "docs/start/tasks.md",
+        "docs/start/generate.md",
         "docs/research/survival.md",
     )
 
@@ -178,6 +180,7 @@ class Start(Pages):
             "exported/config.json",
             "imported/config.json",
             "runs/continued/checkpoints/step_00000020",
+            "details.jsonl",
             "own_text_fp8/config.json",
             "toy/summary.json",
             "survival.png",
