@@ -20,6 +20,7 @@ class Checker {
     check_name();
     check_corpora();
     check_validation_sets();
+    check_samples();
     check_model();
     check_precision();
     check_data();
@@ -171,6 +172,15 @@ class Checker {
       require_name("data.validation", name);
       require(!files.empty(), "data.validation", "{} has no files", name);
     }
+  }
+
+  void check_samples() {
+    constexpr size_t kMostPrompts = 256;
+    const std::vector<std::string>& prompts = config_.eval.sample_prompts;
+    require(config_.eval.samples_every == 0 || !prompts.empty(), "eval.samples_every",
+            "needs texts to continue in eval.sample_prompts, which is empty");
+    require(prompts.size() <= kMostPrompts, "eval.sample_prompts",
+            "must be at most {} texts, found {}", kMostPrompts, prompts.size());
   }
 
   void check_model() {

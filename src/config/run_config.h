@@ -155,6 +155,10 @@ struct EvalConfig {
   int64_t every_steps = 1000;
   int64_t tokens = 10'000'000;
   int64_t galore_batch_rows = 0;
+  int64_t samples_every = 0;
+  std::vector<std::string> sample_prompts{""};
+  int64_t sample_tokens = 64;
+  double sample_temperature = 0.8;
 
   bool operator==(const EvalConfig&) const = default;
 
@@ -171,6 +175,19 @@ struct EvalConfig {
                        "batch means over n + 1; 0 = those of a micro-batch, of a step if "
                        "batch.micro_batch_rows is 0",
                 .former = "family_batch_rows"});
+    v.optional("samples_every", samples_every,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "steps between texts that the model writes into log and samples.jsonl, also "
+                       "at the end; 0 = none; they need the data's tokenizer"});
+    v.optional("sample_prompts", sample_prompts,
+               {.doc = "texts that the model continues; \"\" = a text from its beginning"});
+    v.optional("sample_tokens", sample_tokens,
+               {.minimum = 1, .maximum = 1 << 20, .doc = "maximum new tokens of each text"});
+    v.optional("sample_temperature", sample_temperature,
+               {.minimum = 0,
+                .maximum = 1e6,
+                .doc = "0 = always the most likely token; the draws are those of the run's seed"});
   }
 };
 

@@ -75,6 +75,9 @@ std::string checkpoint_directory(const RunConfig& config) {
 std::string metrics_path(const RunConfig& config) {
   return run_directory(config) + "/metrics.jsonl";
 }
+std::string samples_path(const RunConfig& config) {
+  return run_directory(config) + "/samples.jsonl";
+}
 bool has_metrics(FileSystem& fs, const RunConfig& config) {
   const std::string path = metrics_path(config);
   return fs.exists(path) && fs.file_size(path) > 0;

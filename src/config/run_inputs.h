@@ -39,6 +39,7 @@ WeightCodes weight_codes_of(const DeviceConfig& config, Backend backend);
 std::string run_directory(const RunConfig& config);
 std::string checkpoint_directory(const RunConfig& config);
 std::string metrics_path(const RunConfig& config);
+std::string samples_path(const RunConfig& config);
 // Whether metrics.jsonl has any line (a step or an event).
 bool has_metrics(FileSystem& fs, const RunConfig& config);
 

@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "config/run_inputs.h"
+#include "core/check.h"
 
 namespace mpt {
 namespace {
@@ -103,6 +104,10 @@ nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operand
   return all;
 }
 
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 RunLogger::RunLogger(FileSystem& fs, const RunConfig& config, const Options& options)
@@ -110,7 +115,20 @@ RunLogger::RunLogger(FileSystem& fs, const RunConfig& config, const Options& opt
       config_(config),
       options_(options),
       metrics_(fs, metrics_path(config)),
-      progress_({.label = config.name, .total = options.total_steps - options.first_step}) {}
+      progress_({.label = config.name, .total = options.total_steps - options.first_step}) {
+  const std::string samples = samples_path(config);
+  if (config.eval.samples_every > 0 || fs.exists(samples)) samples_.emplace(fs, samples);
+}
+
+void RunLogger::mark_resume(int64_t step, const std::string& reason) {
+  metrics_.mark_resume(step, reason);
+  if (samples_) samples_->mark_resume(step, reason);
+}
+
+void RunLogger::sync() {
+  metrics_.sync();
+  if (samples_) samples_->sync();
+}
 
 void RunLogger::micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of) {
   if (!Progress::on_terminal()) return;
@@ -130,18 +148,29 @@ void RunLogger::record(const StepRecord& record) {
   if (record.step % config_.log.every_steps == 0 || last || record.validation || record.skipped ||
       record.spike)
     print(record);
+  if (!record.samples.empty()) record_samples(record.step, record.samples);
   if (Progress::on_terminal()) progress_.update(record.step - options_.first_step);
 }
 
 // The last record of a step is the one that counts (read_metrics).
-void RunLogger::add_validation(int64_t step, const ValidationResult& result) {
-  const std::map<int64_t, nlohmann::json> records = read_metrics(fs_, metrics_path(config_));
-  const auto found = records.find(step);
-  nlohmann::ordered_json record = found == records.end() ? nlohmann::ordered_json{{"step", step}}
-                                                         : nlohmann::ordered_json(found->second);
+void RunLogger::add_evaluation(int64_t step, const ValidationResult& result,
+                               std::span<const SampleText> samples) {
+  nlohmann::ordered_json record = recorded(step);
   record.update(validation_json(result));
   metrics_.append(record);
   print_validation(step, result);
+  if (!samples.empty()) record_samples(step, samples);
+}
+
+// What metrics.jsonl has of a step; its number alone if that cannot be read.
+nlohmann::ordered_json RunLogger::recorded(int64_t step) const {
+  try {
+    const std::map<int64_t, nlohmann::json> records = read_metrics(fs_, metrics_path(config_));
+    if (const auto found = records.find(step); found != records.end()) return found->second;
+  } catch (const Error& problem) {
+    spdlog::warn("the record of step {} is not completed: {}", step, problem.what());
+  }
+  return {{"step", step}};
 }
 
 nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
@@ -187,6 +216,15 @@ void RunLogger::print(const StepRecord& record) {
 void RunLogger::print_validation(int64_t step, const ValidationResult& result) const {
   for (const auto& [name, mean] : result.sets) print_validation(step, name, mean);
   print_validation(step, "", result.all);
+}
+
+// Quoted, so that each is a line of the log.
+void RunLogger::record_samples(int64_t step, std::span<const SampleText> samples) {
+  samples_->append(samples_json(step, samples));
+  progress_.clear();
+  for (const SampleText& sample : samples)
+    spdlog::info("step {:>6}/{} | sample {} -> {}{}", step, options_.total_steps,
+                 quoted(sample.prompt), quoted(sample.text), sample.finite ? "" : " | NOT FINITE");
 }
 
 void RunLogger::print_validation(int64_t step, const std::string& name,

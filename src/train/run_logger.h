@@ -16,6 +16,7 @@
 #include "model/linears.h"
 #include "optim/update_statistics.h"
 #include "train/metrics_log.h"
+#include "train/run_samples.h"
 #include "train/spike_guard.h"
 
 namespace mpt {
@@ -32,6 +33,7 @@ struct StepRecord {
   double seconds = 0;      // of the step, excluding evaluation and saving
   std::optional<Spike> spike{};
   std::optional<ValidationResult> validation{};
+  std::vector<SampleText> samples{};                  // on steps of eval.samples_every
   std::vector<UpdateStatistics> update_statistics{};  // on steps of log.update_statistics
   std::vector<Fp8OperandState> fp8{};                 // after the step; on the same steps
 };
@@ -44,32 +46,34 @@ class RunLogger {
     int64_t total_steps;
     std::string attention{};  // in use; recorded unless empty
   };
-  // Opens metrics.jsonl of the run. `fs` and `config` must outlive this object.
+  // Opens metrics.jsonl of the run, and samples.jsonl if it has or gets one. `fs` and `config` must outlive this object.
   RunLogger(FileSystem& fs, const RunConfig& config, const Options& options);
 
   // Shows the current micro-batch in the progress bar if the step is slow.
   void micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of);
   void record(const StepRecord& record);
-  // To the record of a step that the run has made before, if it is in metrics.jsonl.
-  void add_validation(int64_t step, const ValidationResult& result);
+  // Completes the record of a step that the run has made before.
+  void add_evaluation(int64_t step, const ValidationResult& result,
+                      std::span<const SampleText> samples);
   void finish() { progress_.finish(); }
-  // MetricsLog::mark_resume() and sync().
-  void mark_resume(int64_t step, const std::string& reason = "") {
-    metrics_.mark_resume(step, reason);
-  }
-  void sync() { metrics_.sync(); }
+  // MetricsLog::mark_resume() and sync() of both.
+  void mark_resume(int64_t step, const std::string& reason = "");
+  void sync();
 
  private:
   [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
   void print_validation(int64_t step, const ValidationResult& result) const;
   void print_validation(int64_t step, const std::string& name, const Evaluation& mean) const;
   [[nodiscard]] double main_rate(const StepRecord& record) const;
+  [[nodiscard]] nlohmann::ordered_json recorded(int64_t step) const;
+  void record_samples(int64_t step, std::span<const SampleText> samples);
   void print(const StepRecord& record);
 
   FileSystem& fs_;
   const RunConfig& config_;
   Options options_;
   MetricsLog metrics_;
+  std::optional<MetricsLog> samples_;
   Progress progress_;
   std::chrono::steady_clock::time_point step_begun_{};
   double seconds_per_step_ = 0;  // running mean, weighted to recent steps

@@ -45,6 +45,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
       text_(validation_data_.empty() ? std::nullopt : text_of_data(config.data)),
+      samples_(config.eval.samples_every > 0 ? std::optional<RunSamples>(config) : std::nullopt),
       allocator_(device.make_allocator()),
       model_(config_, device, *allocator_, ranks),
       loader_(train_data_, {.rows_per_batch = config_.batch.rows_per_step(),
@@ -274,12 +275,22 @@ std::optional<ValidationResult> Trainer::evaluation() {
   }
 }
 
+// With an evaluation that was left, they are left, too.
+std::vector<SampleText> Trainer::samples_if_due() {
+  if (!samples_ || !due(config_.eval.samples_every) || evaluation_left_) return {};
+  const ProfileScope scope(device_, "samples");
+  StopSignal::stops(StopPoint::kAfterEvaluation);
+  model_.all_gather_weights();
+  return samples_->write(model_.llama);
+}
+
 // The run that is continued was stopped within the evaluation of its last step.
 void Trainer::make_evaluation_left(RunLogger* logger) {
   if (!evaluation_left_) return;
   evaluation_left_ = false;
   const std::optional<ValidationResult> result = evaluation();
-  if (result && logger != nullptr) logger->add_validation(step_, *result);
+  const std::vector<SampleText> samples = samples_if_due();
+  if (result && logger != nullptr) logger->add_evaluation(step_, *result, samples);
 }
 
 // --- steps that are not finite, and spikes -------------------------------------------------------
@@ -466,6 +477,7 @@ bool Trainer::run() {
     check_replicas();
     if (!validation_data_.empty() && due(config_.eval.every_steps))
       record->validation = evaluation();
+    record->samples = samples_if_due();
     if (logger) logger->record(*record);
     handle_trouble(*record, logger.get());
     if (due(config_.checkpoint.every_steps)) save(logger.get());

@@ -21,6 +21,7 @@
 #include "inference/evaluate.h"
 #include "inference/loaded_model.h"
 #include "train/run_logger.h"
+#include "train/run_samples.h"
 #include "train/stop_signal.h"
 #include "train/training_model.h"
 
@@ -78,6 +79,7 @@ class Trainer {
   void warn_of_frozen_scales();
   void check_replicas();
   [[nodiscard]] std::optional<ValidationResult> evaluation();
+  [[nodiscard]] std::vector<SampleText> samples_if_due();
   void make_evaluation_left(RunLogger* logger);
   [[nodiscard]] bool spikes_are_left_out() const;
   void limit_step(const Batch& batch);
@@ -106,7 +108,8 @@ class Trainer {
   std::shared_ptr<const Mixture> train_data_;
   std::map<std::string, int64_t> former_tokens_;  // by corpus, of the run that this one continues
   std::vector<ValidationSet> validation_data_;
-  std::optional<TextBytes> text_;  // of the validation data
+  std::optional<TextBytes> text_;      // of the validation data
+  std::optional<RunSamples> samples_;  // if the run writes some
   std::unique_ptr<Allocator> allocator_;
   TrainingModel model_;
   DataLoader loader_;

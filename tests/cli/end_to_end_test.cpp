@@ -128,6 +128,17 @@ TEST_F(EndToEnd, PlanPrintsMemory) {
   EXPECT_FALSE(fs::exists(*directory_ / "runs/other"));
 }
 
+TEST_F(EndToEnd, SamplesAreLogged) {
+  const ProgramResult result =
+      must({"--config", "config.json", "--set", "name=samples", "--set", "eval.samples_every=4",
+            "--set", "eval.sample_tokens=3", "--set", R"(eval.sample_prompts=["the \"model"])"});
+  for (const std::string step : {"4/6", "6/6"})
+    EXPECT_TRUE(has(result.err, "step      " + step + R"( | sample "the \"model" -> ")"))
+        << result.err;
+  EXPECT_EQ(read_metrics(posix_file_system(), *directory_ / "runs/samples/samples.jsonl").size(),
+            2u);
+}
+
 TEST_F(EndToEnd, EvalGivesTheLossOfTheRun) {
   const auto metrics = read_metrics(posix_file_system(), *directory_ / "runs/small/metrics.jsonl");
   const nlohmann::json& last = metrics.at(6);

@@ -181,6 +181,7 @@ class Start(Pages):
             "imported/config.json",
             "runs/continued/checkpoints/step_00000020",
             "details.jsonl",
+            "runs/with_samples/samples.jsonl",
             "own_text_fp8/config.json",
             "toy/summary.json",
             "survival.png",
