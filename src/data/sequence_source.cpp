@@ -201,7 +201,8 @@ int64_t SequenceSource::valid_targets(int64_t global_sequence) const {
 }
 
 void SequenceSource::read(int64_t global_sequence, const RowBuffers& row) const {
-  const auto [tokens, targets, document_begin] = row;
+  const std::span<int32_t> tokens = row.tokens, targets = row.targets,
+                           document_begin = row.document_begin;
   const bool apart = options_.attention == AttentionScope::kDocument;
   check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len() &&
             std::ssize(document_begin) == (apart ? seq_len() : 0),

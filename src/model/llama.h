@@ -2,8 +2,8 @@
 // memory is planned up front.
 //
 // Pre-norm blocks of RMSNorm, RoPE, causal attention with grouped queries and SwiGLU; a head of its
-// own or tied to the embedding; mean cross entropy in row chunks, so that logits of a whole batch are never stored. Results do not depend on the number
-// of threads.
+// own or tied to the embedding; mean cross entropy in row chunks, so that logits of a whole batch are
+// never stored. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
