@@ -1,6 +1,7 @@
 #include "cli/console.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/progress.h"
 
 namespace mpt {
 namespace {
@@ -31,13 +33,31 @@ class LevelMark final : public spdlog::custom_flag_formatter {
   }
 };
 
+// A line of the log takes the place of a bar, which is drawn again below it.
+class StandardError final
+    : public spdlog::sinks::ansicolor_stderr_sink<spdlog::details::console_mutex> {
+ public:
+  using ansicolor_stderr_sink::ansicolor_stderr_sink;
+  void log(const spdlog::details::log_msg& message) override {
+    Progress::clear_drawn();
+    ansicolor_stderr_sink::log(message);
+  }
+};
+
+// On terminals alone, and not where NO_COLOR is set to anything (https://no-color.org).
+spdlog::color_mode colors() {
+  const char* refused = std::getenv("NO_COLOR");
+  return refused != nullptr && *refused != '\0' ? spdlog::color_mode::never
+                                                : spdlog::color_mode::automatic;
+}
+
 }  // namespace
 
 void log_to_standard_error() {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<LevelMark>('*').set_pattern("[%H:%M:%S] %^%*%$%v");
-  auto logger = std::make_shared<spdlog::logger>(
-      "mpretrain", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("mpretrain", std::make_shared<StandardError>(colors()));
   logger->set_formatter(std::move(formatter));
   spdlog::set_default_logger(std::move(logger));
 }

@@ -222,6 +222,8 @@ struct CheckpointConfig {
 
 struct LogConfig {
   int64_t every_steps = 1;
+  double every_seconds = 10;
+  bool tensorboard = false;
   int64_t update_statistics = 0;
 
   bool operator==(const LogConfig&) const = default;
@@ -229,7 +231,14 @@ struct LogConfig {
   template <class V>
   void fields(V& v) {
     v.optional("every_steps", every_steps,
-               {.minimum = 1, .maximum = 1e9, .doc = "steps between log lines"});
+               {.minimum = 1, .maximum = 1e9, .doc = "least steps between log lines"});
+    v.optional("every_seconds", every_seconds,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "least seconds between log lines; first, last, evaluated and skipped steps "
+                       "have theirs at any time; 0 = a line every every_steps steps"});
+    v.optional("tensorboard", tensorboard,
+               {.doc = "also write event files for TensorBoard into the run's directory"});
     v.optional("update_statistics", update_statistics,
                {.minimum = 0,
                 .maximum = 1e9,

@@ -1,5 +1,5 @@
-// Progress of a long operation: on a terminal a bar with rate and remaining time, in a log an
-// occasional plain line.
+// Progress of a long operation: on a terminal one line that renews itself, with a bar and the
+// remaining time, as wide as the terminal at most; in a log an occasional plain line.
 //
 //   Progress progress({.label = "tokenize", .total = bytes});
 //   progress.update(done, fmt::format("{} tokens/s", rate));
@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace mpt {
 
@@ -40,6 +42,9 @@ class Progress {
   // Draws the final state and ends the line. The destructor calls it if needed.
   void finish(const std::string& note = "");
 
+  // Removes the bar that was drawn last, if one is on the terminal; for whoever writes there.
+  static void clear_drawn();
+
   static bool on_terminal();
 
  private:
@@ -54,6 +59,29 @@ class Progress {
   bool bar_drawn_ = false;
   bool finished_ = false;
 };
+
+// What a line of progress shows.
+struct ProgressLine {
+  std::string_view label;
+  double share;  // done of the total, from 0 to 1
+  double left_s;
+  std::string_view note{};
+};
+// "nano [=====>    ]  52.0% | 3m05s left | loss 3.21", at most `columns` wide: the bar gets what
+// texts leave, up to 40 columns, and goes where that is too little; then the end is cut.
+std::string progress_line(const ProgressLine& line, int64_t columns);
+
+// Columns of the terminal on standard error, asked anew as a window changes its size; more than any
+// line has where it is no terminal.
+int64_t terminal_columns();
+
+// A column of a log line; those of the highest rank go first where there is no room.
+struct Column {
+  std::string text;
+  int64_t rank;
+};
+// "a | b | c" of the columns for which `width` has room, one at least.
+std::string columns_that_fit(std::vector<Column> columns, int64_t width);
 
 // Memory use of this process.
 

@@ -12,6 +12,7 @@ namespace mpt {
 namespace {
 
 constexpr std::chrono::seconds kLongStep{2};
+constexpr int64_t kTimeColumns = 11;  // "[12:34:56] " before each line of the log
 
 // How the log reports a step that is not finite.
 std::string_view nonfinite_mark(NonfinitePolicy policy) {
@@ -93,6 +94,10 @@ nlohmann::ordered_json update_statistics_json(std::span<const UpdateStatistics> 
   return {{"bucket_edges", bucket_edges()}, {"tensors", std::move(all)}};
 }
 
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 // The `fp8_scaling` object.
 nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operands) {
   nlohmann::ordered_json all;
@@ -118,16 +123,19 @@ RunLogger::RunLogger(FileSystem& fs, const RunConfig& config, const Options& opt
       progress_({.label = config.name, .total = options.total_steps - options.first_step}) {
   const std::string samples = samples_path(config);
   if (config.eval.samples_every > 0 || fs.exists(samples)) samples_.emplace(fs, samples);
+  if (config.log.tensorboard) events_.emplace(fs, run_directory(config));
 }
 
 void RunLogger::mark_resume(int64_t step, const std::string& reason) {
   metrics_.mark_resume(step, reason);
   if (samples_) samples_->mark_resume(step, reason);
+  if (events_) events_->restart(step + 1, wall_time());
 }
 
 void RunLogger::sync() {
   metrics_.sync();
   if (samples_) samples_->sync();
+  if (events_) events_->sync();
 }
 
 void RunLogger::micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of) {
@@ -140,24 +148,41 @@ void RunLogger::micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of
 }
 
 void RunLogger::record(const StepRecord& record) {
-  metrics_.append(to_json(record));
+  const nlohmann::ordered_json json = to_json(record);
+  metrics_.append(json);
+  if (events_) events_->scalars(record.step, wall_time(), scalars_of(json));
   ++seen_;
   const double weight = std::max(1.0 / double(seen_), 0.05);
   seconds_per_step_ += weight * (record.seconds - seconds_per_step_);
-  const bool last = record.step == options_.total_steps;
-  if (record.step % config_.log.every_steps == 0 || last || record.validation || record.skipped ||
-      record.spike)
+  const auto now = std::chrono::steady_clock::now();
+  if (has_line(record, now)) {
+    last_line_ = now;
     print(record);
+  }
   if (!record.samples.empty()) record_samples(record.step, record.samples);
-  if (Progress::on_terminal()) progress_.update(record.step - options_.first_step);
+  if (Progress::on_terminal())
+    progress_.update(record.step - options_.first_step,
+                     fmt::format("loss {:.4f} | {} tokens/s", record.loss,
+                                 format_count(double(record.step_tokens) / seconds_per_step_)));
+}
+
+bool RunLogger::has_line(const StepRecord& record,
+                         std::chrono::steady_clock::time_point now) const {
+  if (seen_ == 1 || record.step == options_.total_steps || record.validation || record.skipped ||
+      record.spike)
+    return true;
+  return record.step % config_.log.every_steps == 0 &&
+         std::chrono::duration<double>(now - last_line_).count() >= config_.log.every_seconds;
 }
 
 // The last record of a step is the one that counts (read_metrics).
 void RunLogger::add_evaluation(int64_t step, const ValidationResult& result,
                                std::span<const SampleText> samples) {
   nlohmann::ordered_json record = recorded(step);
-  record.update(validation_json(result));
+  const nlohmann::ordered_json validation = validation_json(result);
+  record.update(validation);
   metrics_.append(record);
+  if (events_) events_->scalars(step, wall_time(), scalars_of(validation));
   print_validation(step, result);
   if (!samples.empty()) record_samples(step, samples);
 }
@@ -204,12 +229,17 @@ void RunLogger::print(const StepRecord& record) {
   progress_.clear();
   const double rate = double(record.step_tokens) / seconds_per_step_;
   const double left = seconds_per_step_ * double(options_.total_steps - record.step);
-  spdlog::info(
-      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | gradient norm {:.3f} | {:.0f} ms | {} tokens/s | "
-      "{} left{}",
-      record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
-      1e3 * record.seconds, format_count(rate), format_duration(left),
-      mark_of(record, config_.train));
+  const std::string mark(mark_of(record, config_.train));
+  const std::string line =
+      columns_that_fit({{fmt::format("step {:>6}/{}", record.step, options_.total_steps), 0},
+                        {fmt::format("loss {:.4f}", record.loss), 1},
+                        {fmt::format("lr {:.2e}", main_rate(record)), 4},
+                        {fmt::format("gradient norm {:.3f}", record.grad_norm), 5},
+                        {fmt::format("{:.0f} ms", 1e3 * record.seconds), 6},
+                        {fmt::format("{} tokens/s", format_count(rate)), 2},
+                        {fmt::format("{} left", format_duration(left)), 3}},
+                       terminal_columns() - kTimeColumns - int64_t(mark.size()));
+  spdlog::log(mark.empty() ? spdlog::level::info : spdlog::level::warn, "{}{}", line, mark);
   if (record.validation) print_validation(record.step, *record.validation);
 }
 

@@ -1,4 +1,5 @@
-// Reports every step: a line of metrics.jsonl, a line of the log, a progress bar on a terminal.
+// Reports steps: each in a line of metrics.jsonl and, if asked for, in an event file; at times in a
+// line of the log; on a terminal in a line that renews itself.
 #pragma once
 
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "train/metrics_log.h"
 #include "train/run_samples.h"
 #include "train/spike_guard.h"
+#include "train/watch/event_file.h"
 
 namespace mpt {
 
@@ -46,7 +48,8 @@ class RunLogger {
     int64_t total_steps;
     std::string attention{};  // in use; recorded unless empty
   };
-  // Opens metrics.jsonl of the run, and samples.jsonl if it has or gets one. `fs` and `config` must outlive this object.
+  // Opens metrics.jsonl of the run, samples.jsonl if it has or gets one, and an event file if the
+  // config asks for one. `fs` and `config` must outlive this object.
   RunLogger(FileSystem& fs, const RunConfig& config, const Options& options);
 
   // Shows the current micro-batch in the progress bar if the step is slow.
@@ -56,14 +59,18 @@ class RunLogger {
   void add_evaluation(int64_t step, const ValidationResult& result,
                       std::span<const SampleText> samples);
   void finish() { progress_.finish(); }
-  // MetricsLog::mark_resume() and sync() of both.
+  // Later records replace those of steps above `step`.
   void mark_resume(int64_t step, const std::string& reason = "");
+  // MetricsLog::sync(), of the other files as well.
   void sync();
 
  private:
   [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
   void print_validation(int64_t step, const ValidationResult& result) const;
   void print_validation(int64_t step, const std::string& name, const Evaluation& mean) const;
+  // Whether a step that ended `now` has a line in the log.
+  [[nodiscard]] bool has_line(const StepRecord& record,
+                              std::chrono::steady_clock::time_point now) const;
   [[nodiscard]] double main_rate(const StepRecord& record) const;
   [[nodiscard]] nlohmann::ordered_json recorded(int64_t step) const;
   void record_samples(int64_t step, std::span<const SampleText> samples);
@@ -74,8 +81,10 @@ class RunLogger {
   Options options_;
   MetricsLog metrics_;
   std::optional<MetricsLog> samples_;
+  std::optional<EventFile> events_;
   Progress progress_;
   std::chrono::steady_clock::time_point step_begun_{};
+  std::chrono::steady_clock::time_point last_line_{};
   double seconds_per_step_ = 0;  // running mean, weighted to recent steps
   int64_t seen_ = 0;
 };

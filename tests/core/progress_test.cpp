@@ -43,6 +43,27 @@ TEST(Format, CountsAreNeverRoundedToAThousand) {
   EXPECT_EQ(format_count(999940), "999.9k");
 }
 
+TEST(ProgressLine, TheBarTakesWhatTextsLeave) {
+  const ProgressLine line{"nano", 0.5, 185, "loss 3.21"};
+  EXPECT_EQ(progress_line(line, 60),
+            "nano [==========>          ]  50.0% | 3m05s left | loss 3.21");
+  EXPECT_EQ(progress_line(line, 200).size(), 4u + 3 + 40 + 32);
+  EXPECT_EQ(progress_line(line, 40), "nano  50.0% | 3m05s left | loss 3.21");
+  EXPECT_EQ(progress_line(line, 20), "nano  50.0% | 3m05s ");
+  EXPECT_EQ(progress_line(line, 0), "");
+  EXPECT_EQ(progress_line({"\u00e9t\u00e9", 1, 0}, 2), "\u00e9");
+  for (int64_t columns = 0; columns < 120; ++columns)
+    EXPECT_LE(int64_t(progress_line(line, columns).size()), columns);
+}
+
+TEST(Columns, ThoseOfTheHighestRankGoFirst) {
+  const std::vector<Column> columns{{"step 1", 0}, {"lr 2", 2}, {"loss 3", 1}};
+  EXPECT_EQ(columns_that_fit(columns, 22), "step 1 | lr 2 | loss 3");
+  EXPECT_EQ(columns_that_fit(columns, 21), "step 1 | loss 3");
+  EXPECT_EQ(columns_that_fit(columns, 14), "step 1");
+  EXPECT_EQ(columns_that_fit(columns, -5), "step 1");
+}
+
 TEST(Format, Bytes) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(512), "512 B");
