@@ -24,7 +24,7 @@ MPT_EXPORTED int run_command_line(std::vector<std::string> arguments);
 // The exit status of a run stopped by a signal; a verb throws CLI::RuntimeError with it.
 inline constexpr int kStoppedStatus = 75;
 
-void add_train_verbs(CLI::App& program);       // train, plan, schema
+void add_train_verbs(CLI::App& program);       // train, plan, report, schema
 void add_data_verbs(CLI::App& program);        // tokenizer, tokenize
 void add_model_verbs(CLI::App& program);       // eval, generate, export
 void add_generate_verb(CLI::App& program);     // generate, for add_model_verbs()

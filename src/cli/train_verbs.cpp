@@ -3,9 +3,11 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/program.h"
+#include "cli/version.h"
 #include "config/run_config.h"
 #include "toy/toy.h"
 #include "train/train_command.h"
+#include "train/watch/run_page.h"
 
 namespace mpt {
 namespace {
@@ -35,6 +37,7 @@ void add_train(CLI::App& program) {
       "with status 75; --resume latest\ncontinues it bit for bit. A second SIGINT or SIGTERM ends "
       "it at once.");
   verb->callback([command] {
+    command->program = version_text();
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
   });
 }
@@ -56,6 +59,32 @@ void add_plan(CLI::App& program) {
   verb->callback([command] { run_plan(*command); });
 }
 
+struct ReportCommand {
+  std::vector<std::string> runs;
+  std::string output = "report.html";
+};
+
+void run_report(const ReportCommand& command) {
+  FileSystem& fs = posix_file_system();
+  std::vector<RunRecords> runs;
+  for (const std::string& path : command.runs) runs.push_back(read_run(fs, path));
+  name_apart(runs, command.runs);
+  write_file_atomically(fs, command.output, bytes_of(run_page(runs)));
+  write_output(command.output + "\n");
+}
+
+void add_report(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand(
+      "report", "Write a page for browsers about runs: curves, memory, what differs");
+  const auto command = std::make_shared<ReportCommand>();
+  add_texts(*verb, "runs", command->runs, "directories of runs, which may still train")
+      ->required()
+      ->type_name("RUN");
+  add_text(*verb, "--output", command->output,
+           "the page, one HTML file that loads nothing; an earlier one is replaced");
+  verb->callback([command] { run_report(*command); });
+}
+
 void add_schema(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("schema", "Print the JSON Schema of configurations");
   verb->callback([] { write_output(schema_text()); });
@@ -66,6 +95,7 @@ void add_schema(CLI::App& program) {
 void add_train_verbs(CLI::App& program) {
   add_train(program);
   add_plan(program);
+  add_report(program);
   add_schema(program);
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "config/run_inputs.h"
@@ -318,6 +320,20 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
   plan["bytes_sent_per_step"] = volume_json(exchange.volume);
   plan["exchange"] = exchange_json(exchange);
   return plan;
+}
+
+nlohmann::ordered_json report_json(const RunConfig& config, Device& device,
+                                   const Communicator& ranks, const std::string& program) {
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  nlohmann::ordered_json report{{"program", program},
+                                {"started_at", fmt::format("{:%FT%TZ}", now)},
+                                {"device", device.name()},
+                                {"gemms", device.libraries()},
+                                {"attention", attention_in_use(config, device, ranks.size())},
+                                {"ranks", ranks.size()}};
+  report["plan"] = plan_json(config, device, ranks);
+  report["plan"].erase("exchange");
+  return report;
 }
 
 // --- the first lines of a run --------------------------------------------------------------------

@@ -63,6 +63,9 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
                                  const Communicator& ranks = Communicator::single());
 // The ranks, each rank's share of a step, and the bytes it sends.
 std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks);
+// report.json of a run: what its last start found, and plan_json(). `program`: what made it.
+nlohmann::ordered_json report_json(const RunConfig& config, Device& device,
+                                   const Communicator& ranks, const std::string& program);
 // All of these.
 std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks);
 // Device, libraries and which attention is in use.

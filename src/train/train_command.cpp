@@ -143,7 +143,10 @@ class TrainingRun {
     print_start("written to " + run_directory(config()));
     if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config(), *checkpoint); });
     start_from(checkpoint);
-    on_first([&] { write_run_files(fs_, chosen_.front().config, checkpoint); });
+    on_first([&] {
+      write_run_files(fs_, chosen_.front().config, checkpoint);
+      write_report(command.program);
+    });
     const StopSignal stop(voice());
     while (trainer_->run()) {
       if (phase_ + 1 < chosen_.size()) {
@@ -246,6 +249,10 @@ class TrainingRun {
     ranks_.together([&] {
       if (ranks_.is_root()) work();
     });
+  }
+  void write_report(const std::string& program) {
+    const std::string report = report_json(config(), device_, ranks_, program).dump(2) + "\n";
+    write_file_atomically(fs_, run_directory(config()) + "/report.json", bytes_of(report));
   }
   void start_from(const std::optional<std::string>& checkpoint) {
     if (!checkpoint) return start_new();

@@ -11,7 +11,8 @@ namespace mpt {
 struct TrainCommand {
   std::string config;                  // a path, or the name of an installed config
   std::vector<std::string> overrides;  // "a.b=c"
-  std::string resume;  // "" new run, "auto" continue or start, "latest" continue, or a path
+  std::string resume;     // "" new run, "auto" continue or start, "latest" continue, or a path
+  std::string program{};  // what `mpretrain --version` prints, for report.json
   std::optional<int64_t> profile_steps{};  // profile; nothing is written
 };
 

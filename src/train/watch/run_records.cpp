@@ -1,0 +1,135 @@
+#include "train/watch/run_records.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/json/json_parse.h"
+#include "train/watch/event_file.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kLongestLine = int64_t{64} << 20;
+
+bool before(const RecordedPoint& point, int64_t step) { return point.step < step; }
+
+class Collector {
+ public:
+  explicit Collector(RunRecords& run) : run_(run) {}
+
+  void take_line(std::string_view line) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    const ordered_json record = ordered_json::parse(line, nullptr, false);
+    if (record.is_discarded()) {
+      ++run_.torn_lines;
+      return;
+    }
+    if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
+      return;
+    take(record, record["step"].get<int64_t>());
+  }
+  void finish() {
+    run_.steps = int64_t(steps_.size());
+    run_.last_step = steps_.empty() ? 0 : steps_.back();
+  }
+
+ private:
+  void take(const ordered_json& record, int64_t step) {
+    const auto event = record.find("event");
+    if (event != record.end()) {
+      if (*event == "resume") go_back(step, record.contains("reason"));
+      return;
+    }
+    const auto at = std::lower_bound(steps_.begin(), steps_.end(), step);
+    if (at == steps_.end() || *at != step) steps_.insert(at, step);
+    for (const auto& [tag, value] : scalars(record)) add(run_.curves[tag], {step, value});
+  }
+  // A record of another shape than this program's has no curves.
+  static Scalars scalars(const ordered_json& record) {
+    try {
+      return scalars_of(record);
+    } catch (const nlohmann::json::exception&) {
+      return {};
+    }
+  }
+  void go_back(int64_t step, bool has_reason) {
+    ++(has_reason ? run_.rolled_back : run_.resumed);
+    steps_.erase(std::upper_bound(steps_.begin(), steps_.end(), step), steps_.end());
+    for (auto& [tag, curve] : run_.curves)
+      curve.erase(std::lower_bound(curve.begin(), curve.end(), step + 1, before), curve.end());
+  }
+  static void add(RecordedCurve& curve, RecordedPoint point) {
+    const auto at = std::lower_bound(curve.begin(), curve.end(), point.step, before);
+    if (at != curve.end() && at->step == point.step)
+      *at = point;
+    else
+      curve.insert(at, point);
+  }
+
+  RunRecords& run_;
+  std::vector<int64_t> steps_;
+};
+
+// Calls `take` with each line, the last one also if it does not end.
+template <class Take>
+void each_line(const ReadableFile& file, const std::string& path, const Take& take) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  std::string pending;
+  for (int64_t offset = 0, size = file.size(); offset < size; offset += kPiece) {
+    std::string piece(size_t(std::min(kPiece, size - offset)), '\0');
+    file.read(offset, std::as_writable_bytes(std::span(piece)));
+    pending += piece;
+    size_t begin = 0;
+    for (size_t end = 0; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1)
+      take(std::string_view(pending).substr(begin, end - begin));
+    pending.erase(0, begin);
+    if (int64_t(pending.size()) > kLongestLine)
+      throw error("{}: a line of more than {} MiB, which is no record of a run", path,
+                  kLongestLine >> 20);
+  }
+  take(pending);
+}
+
+nlohmann::json json_beside(FileSystem& fs, const std::string& path) {
+  if (!fs.exists(path)) return nullptr;
+  constexpr int64_t kMost = int64_t{16} << 20;
+  const nlohmann::json json = parse_written_json(fs.read_file(path, kMost), path);
+  if (!json.is_object()) throw error("{}: not a JSON object", path);
+  return json;
+}
+
+}  // namespace
+
+RunRecords read_run(FileSystem& fs, const std::string& path) {
+  const std::string metrics = fs.is_directory(path) ? in_directory(path, "metrics.jsonl") : path;
+  if (!fs.exists(metrics))
+    throw error(
+        "{}: {}; expected the directory of a run or its metrics.jsonl", path,
+        metrics == path ? "does not exist" : "no metrics.jsonl in it, so no step is recorded");
+  const std::string directory = parent_directory(metrics);
+  RunRecords run;
+  run.name = std::filesystem::absolute(directory).lexically_normal().filename().string();
+  if (run.name.empty())
+    run.name = std::filesystem::absolute(directory).lexically_normal().parent_path().filename();
+  run.config = json_beside(fs, in_directory(directory, "config.json"));
+  run.report = json_beside(fs, in_directory(directory, "report.json"));
+  Collector collector(run);
+  each_line(*fs.open_read(metrics), metrics,
+            [&](std::string_view line) { collector.take_line(line); });
+  collector.finish();
+  if (run.steps == 0) throw error("{}: no step is recorded in it", metrics);
+  return run;
+}
+
+void name_apart(std::vector<RunRecords>& runs, const std::vector<std::string>& paths) {
+  std::map<std::string, int64_t> count;
+  for (const RunRecords& run : runs) ++count[run.name];
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (count[runs[i].name] > 1) runs[i].name = paths[i];
+}
+
+}  // namespace mpt

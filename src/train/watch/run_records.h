@@ -1,0 +1,43 @@
+// What a run recorded, by tag, for its report page.
+//
+// metrics.jsonl is read as scripts/mpretrain_tools/runs/metrics.py reads it: a
+// torn record is passed over; of a step that was recorded twice the last record
+// counts; what was recorded beyond the step that a run resumed from or rolled
+// back to is dropped.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/file_system.h"
+
+namespace mpt {
+
+struct RecordedPoint {
+  int64_t step;
+  double value;  // NaN where it was not finite
+};
+using RecordedCurve = std::vector<RecordedPoint>;  // by step
+
+struct RunRecords {
+  std::string name;                             // the last part of its directory
+  std::map<std::string, RecordedCurve> curves;  // by the tags of event_file.h
+  int64_t steps = 0;                            // recorded, that count
+  int64_t last_step = 0;
+  int64_t torn_lines = 0, resumed = 0, rolled_back = 0;
+  nlohmann::json config,
+      report;  // config.json and report.json; null where there is none
+};
+
+// `path`: a run's directory or its metrics.jsonl, which a run may be writing.
+// Throws Error if no step is recorded in it.
+RunRecords read_run(FileSystem& fs, const std::string& path);
+
+// Runs of the same name take the path they were read from as theirs.
+void name_apart(std::vector<RunRecords>& runs, const std::vector<std::string>& paths);
+
+}  // namespace mpt

@@ -1,0 +1,194 @@
+// What runs recorded, and the page about them.
+#include "train/watch/run_page.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+#include "support/temp_directory.h"
+#include "train/watch/chart.h"
+
+namespace mpt::test {
+namespace {
+
+FileSystem& fs = posix_file_system();
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int64_t count(const std::string& text, const std::string& part) {
+  int64_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+void write(const std::string& path, const std::string& text) {
+  fs.create(path)->append(bytes_of(text));
+}
+
+RecordedCurve curve(int64_t steps, double (*value)(int64_t)) {
+  RecordedCurve points;
+  for (int64_t step = 1; step <= steps; ++step) points.push_back({step, value(step)});
+  return points;
+}
+
+RunRecords run_of(const std::string& name, RecordedCurve losses, int64_t planned) {
+  RunRecords run;
+  run.name = name;
+  run.steps = run.last_step = losses.back().step;
+  run.curves["train/loss"] = std::move(losses);
+  run.config = {{"name", name}, {"train", {{"steps", planned}}}};
+  return run;
+}
+
+double falling(int64_t step) { return 3 + 5 * std::exp(-double(step) / 100); }
+
+// As scripts/mpretrain_tools/runs/metrics.py reads it.
+TEST(RunRecords, WhatCountsOfARunThatWentBack) {
+  const TempDirectory directory;
+  write(
+      directory / "metrics.jsonl",
+      "{\"step\": 1, \"loss\": 4}\n{\"step\": 2, \"loss\": 3.5, \"val_loss\": 3}\n"
+      "{\"step\": 3, \"lo{\"event\": \"resume\", \"step\": 1}\n"
+      "{\"event\": \"resume\", \"step\": 1}\n\n{\"step\": 2, \"loss\": null}\n"
+      "{\"event\": \"resume\", \"step\": 2, \"reason\": \"rollback from step 3\"}\n"
+      "[1]\n{\"step\": \"x\"}\n{\"step\": 3, \"loss\": 2, \"validation\": 7}\n{\"step\": 4, \"lo");
+  const RunRecords run = read_run(fs, directory.path());
+  EXPECT_EQ(run.steps, 3);
+  EXPECT_EQ(run.last_step, 3);
+  EXPECT_EQ(run.torn_lines, 2);
+  EXPECT_EQ(run.resumed, 1);
+  EXPECT_EQ(run.rolled_back, 1);
+  EXPECT_TRUE(run.curves.at("validation/loss").empty());
+  const RecordedCurve& losses = run.curves.at("train/loss");
+  ASSERT_GE(losses.size(), 2u);
+  EXPECT_EQ(losses[0].value, 4);
+  EXPECT_TRUE(std::isnan(losses[1].value));
+  EXPECT_TRUE(run.config.is_null());
+}
+
+TEST(RunRecords, NoRun) {
+  const TempDirectory directory;
+  const auto message = [&](const std::string& path) {
+    try {
+      read_run(fs, path);
+    } catch (const Error& problem) {
+      return std::string(problem.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(has(message(directory.path()), "no metrics.jsonl in it"));
+  EXPECT_TRUE(has(message(directory / "missing"), "expected the directory of a run"));
+  write(directory / "metrics.jsonl", "{}\n");
+  EXPECT_TRUE(has(message(directory.path()), "no step is recorded in it"));
+  write(directory / "metrics.jsonl", "{\"step\": 1, \"loss\": 4}\n");
+  write(directory / "config.json", std::string(100'000, '['));
+  EXPECT_TRUE(has(message(directory.path()), "config.json"));
+}
+
+TEST(RunRecords, RunsOfOneNameAreToldApart) {
+  std::vector<RunRecords> runs(3);
+  runs[0].name = runs[2].name = "a";
+  runs[1].name = "b";
+  name_apart(runs, {"x/a", "x/b", "y/a"});
+  EXPECT_EQ(runs[0].name, "x/a");
+  EXPECT_EQ(runs[1].name, "b");
+  EXPECT_EQ(runs[2].name, "y/a");
+}
+
+TEST(RunPage, HowRunsEnded) {
+  EXPECT_EQ(state_of(run_of("a", curve(500, falling), 500)), RunState::kComplete);
+  EXPECT_EQ(state_of(run_of("a", curve(500, falling), 900)), RunState::kUnfinished);
+  const auto rising = [](int64_t step) { return step < 300 ? falling(step) : 7.0; };
+  EXPECT_EQ(state_of(run_of("a", curve(500, rising), 500)), RunState::kDiverged);
+  const auto lost = [](int64_t step) { return step < 499 ? falling(step) : NAN; };
+  EXPECT_EQ(state_of(run_of("a", curve(500, lost), 900)), RunState::kNotFinite);
+  EXPECT_EQ(state_of(run_of("a", {{1, 9.0}}, 1)), RunState::kComplete);
+}
+
+TEST(RunPage, TextOfFilesIsEscaped) {
+  const std::string hostile = "</title><script>alert('1')</script>\"&\x01\xff";
+  RunRecords run = run_of(hostile, curve(3, falling), 3);
+  run.curves["validation/" + hostile + "/loss"] = {{3, 1}};
+  run.config[hostile] = hostile.substr(0, 20);
+  run.report = {{"device", hostile}, {"plan", {{"allocated_bytes", {{hostile, 1}}}}}};
+  for (const std::string& page : {run_page({run}), run_page({run, run_of("b", {{1, 1.0}}, 1)})}) {
+    EXPECT_FALSE(has(page, "<script"));
+    EXPECT_FALSE(has(page, "\x01"));
+    EXPECT_FALSE(has(page, "\xff"));
+    EXPECT_TRUE(
+        has(page, "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;\uFFFD\uFFFD"));
+    EXPECT_EQ(count(page, "</title></head>"), 1);
+    EXPECT_FALSE(has(page, "http"));
+    EXPECT_FALSE(has(page, "src="));
+  }
+}
+
+TEST(RunPage, SmallHoweverLongAndMany) {
+  std::vector<RunRecords> runs;
+  for (size_t i = 0; i < kMostPageRuns; ++i) {
+    RunRecords run = run_of(std::string(3000, '"'), curve(3000, falling), 3000);
+    for (const char* tag : {"train/lr", "train/grad_norm", "train/tokens_per_second"})
+      run.curves[tag] = run.curves["train/loss"];
+    for (int64_t set = 0; set < 100; ++set)
+      run.curves[fmt::format("validation/{}/loss", set)] = run.curves["train/loss"];
+    for (int64_t key = 0; key < 300; ++key)
+      run.config[fmt::format("key{}", key)] = std::string(100, "\"<"[i % 2]);
+    runs.push_back(std::move(run));
+  }
+  const std::string page = run_page(runs);
+  EXPECT_LT(int64_t(page.size()), kMostPageBytes);
+  EXPECT_TRUE(has(page, "24 of 101 validation losses are shown"));
+  runs.push_back(runs.front());
+  EXPECT_THROW(run_page(runs), Error);
+  EXPECT_LT(int64_t(run_page({run_of("long", curve(1'000'000, falling), 1)}).size()), 200'000);
+}
+
+TEST(RunPage, WhatDiffers) {
+  RunRecords a = run_of("a", {{1, 1.0}}, 1), b = run_of("b", {{1, 1.0}}, 1);
+  a.config["optimizer"]["lr"] = 0.5;
+  a.config["seed"] = b.config["seed"] = 7;
+  b.config["name"] = "a";
+  const std::string page = run_page({a, b});
+  EXPECT_TRUE(has(page, "<code>optimizer.lr</code></td><td><code>0.5</code></td><td><code>–<"));
+  EXPECT_FALSE(has(page, "<code>seed</code>"));
+  EXPECT_FALSE(has(page, "<code>name</code>"));
+  EXPECT_TRUE(has(run_page({a, a}), "the configurations are the same"));
+}
+
+// The band reaches the extremes of a stretch, and what is not finite has a mark.
+TEST(Chart, KeepsExtremesAndMarks) {
+  RecordedCurve points = curve(10'000, [](int64_t) { return 1.0; });
+  points[5000].value = 2;
+  points[7000].value = NAN;
+  const std::string svg = chart_svg({"t", "u", {{"a", &points, 0}}}, 100);
+  EXPECT_EQ(count(svg, "class=\"band"), 1);
+  EXPECT_EQ(count(svg, "class=mark"), 1);
+  EXPECT_TRUE(has(svg, "cut off; the largest is 2<") || has(svg, ">2<")) << svg;
+  EXPECT_LT(svg.size(), 8000u);
+}
+
+TEST(Chart, AnyValuesEnd) {
+  for (const RecordedCurve& points :
+       {RecordedCurve{}, RecordedCurve{{1, NAN}}, RecordedCurve{{1, 1e308}, {2, -1e308}},
+        RecordedCurve{{1, 1e17}, {2, 1e17 + 16}}, RecordedCurve{{1, 5e-324}, {2, 0}},
+        RecordedCurve{{INT64_MIN, 0}, {INT64_MAX, 1e299}},
+        RecordedCurve{{1, -1e299}, {2, 1e299}}}) {
+    const std::string svg = chart_svg({"t", "u", {{"a", &points, 0}}}, 10);
+    EXPECT_TRUE(svg.ends_with("</svg>"));
+    EXPECT_FALSE(has(svg, "nan")) << svg;
+    EXPECT_LT(svg.size(), 8000u);
+  }
+}
+
+TEST(Chart, Numbers) {
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(12'500), "12.5k");
+  EXPECT_EQ(short_number(-3e6), "-3M");
+  EXPECT_EQ(short_number(3.1e-5), "3.1e-05");
+}
+
+}  // namespace
+}  // namespace mpt::test
