@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes events.tfevents by TensorBoard's own protocol buffers and record writer:
 
-    python3 -m venv venv && venv/bin/pip install tensorboard 'setuptools<81'
-    venv/bin/python tests/golden/make_event_golden.py
+python3 -m venv venv && venv/bin/pip install tensorboard 'setuptools<81'
+venv/bin/python tests/golden/make_event_golden.py
 """
 
 import pathlib
