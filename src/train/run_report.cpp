@@ -153,7 +153,7 @@ std::string of_keys(const LlamaConfig& m) {
   return text;
 }
 
-// "1 to step 800: weights nvfp4, GEMMs fp8, m_plus_adam, 8,192 tokens a step; 2 to step …"
+// "1 to step 800: weights nvfp4, GEMMs fp8, M+Adam, 8,192 tokens a step; 2 to step …"
 std::string phases_text(const RunConfig& config) {
   std::vector<std::string> texts;
   for (const RunPhase& phase : run_phases(config))
