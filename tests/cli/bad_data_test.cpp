@@ -107,7 +107,7 @@ TEST_F(BadData, Shards) {
        {kShard, "token 65535 at position", "0 to 299"},
        [](const Scene& s) { fill_tokens(s, kShard); },
        {"runs/fresh/config.json", "runs/fresh/tokenizer.model", "runs/fresh/data_manifest.json",
-        "runs/fresh/metrics.jsonl"}},
+        "runs/fresh/metrics.jsonl", "runs/fresh/report.json"}},
       {"the same in validation",
        {"eval", "--checkpoint", "runs/tiny"},
        {"data/val_000000.bin: token 65535"},

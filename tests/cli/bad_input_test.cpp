@@ -247,7 +247,7 @@ TEST_F(BadConfigs, Memory) {
 // A run may note that it began: settings, and metrics of the steps it made.
 const std::vector<std::string> kBegunRun{"runs/fresh/config.json", "runs/fresh/tokenizer.model",
                                          "runs/fresh/data_manifest.json",
-                                         "runs/fresh/metrics.jsonl"};
+                                         "runs/fresh/metrics.jsonl", "runs/fresh/report.json"};
 
 TEST_F(BadConfigs, PlacesToWriteTo) {
   expect_all_refused({
