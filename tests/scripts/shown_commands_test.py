@@ -165,6 +165,7 @@ class Readme(Pages):
 class Start(Pages):
     FIRST = (  # of one reader
         "docs/start/own_text.md",
+        "docs/start/watching.md",
         "docs/start/continue.md",
         "docs/start/tasks.md",
         "docs/start/generate.md",
@@ -178,6 +179,7 @@ class Start(Pages):
             "data/manifest.json",
             "runs/own_text/checkpoints/step_00002000",
             "exported/config.json",
+            "report.html",
             "imported/config.json",
             "runs/continued/checkpoints/step_00000020",
             "details.jsonl",
