@@ -6,7 +6,7 @@
 //     {"loss": null, "loss_nonfinite": "nan"}      {"x": [1, null], "x_nonfinite": [null, "-inf"]}
 //   and bytes that are not UTF-8 become U+FFFD. Finite numbers read back as the same double.
 // * A resumed run appends {"event": "resume", "step": k}: later records replace those of steps
-//   above k. A rollback appends the same with a "reason".
+//   above k. A rollback, and a phase that begins, append the same with a "reason".
 #pragma once
 
 #include <cstdint>

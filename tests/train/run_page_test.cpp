@@ -54,6 +54,7 @@ TEST(RunRecords, WhatCountsOfARunThatWentBack) {
       "{\"step\": 3, \"lo{\"event\": \"resume\", \"step\": 1}\n"
       "{\"event\": \"resume\", \"step\": 1}\n\n{\"step\": 2, \"loss\": null}\n"
       "{\"event\": \"resume\", \"step\": 2, \"reason\": \"rollback from step 3\"}\n"
+      "{\"event\": \"resume\", \"step\": 2, \"reason\": \"phase 2 begins\"}\n"
       "[1]\n{\"step\": \"x\"}\n{\"step\": 3, \"loss\": 2, \"validation\": 7}\n{\"step\": 4, \"lo");
   const RunRecords run = read_run(fs, directory.path());
   EXPECT_EQ(run.steps, 3);

@@ -135,7 +135,18 @@ def flat(config, before=""):
 # --- trackers: open() starts or continues a run of theirs, send() takes [(step, {tag: value})] ---
 
 
-class Wandb:
+class Logged:
+    """A tracker whose run takes all values of a step at once."""
+
+    def send(self, points):
+        for step, values in points:
+            self.run.log(values, step=step)
+
+    def close(self):
+        self.run.finish()
+
+
+class Wandb(Logged):
     def __init__(self, module, options):
         self.module, self.options = module, options
 
@@ -145,13 +156,6 @@ class Wandb:
             dir=self.options.directory, settings=self.module.Settings(console="off"),
         )  # fmt: skip
         return identity
-
-    def send(self, points):
-        for step, values in points:
-            self.run.log(values, step=step)
-
-    def close(self):
-        self.run.finish()
 
     def drop(self, identity):
         print(f"the run {identity} of Weights & Biases is superseded; delete it there")
@@ -200,7 +204,7 @@ class Mlflow:
         self.client.delete_run(identity)
 
 
-class Trackio:
+class Trackio(Logged):
     def __init__(self, module, options):
         self.module, self.project = module, options.project
 
@@ -210,13 +214,6 @@ class Trackio:
             auto_log_gpu=False, auto_log_cpu=False,
         )  # fmt: skip
         return identity
-
-    def send(self, points):
-        for step, values in points:
-            self.run.log(values, step=step)
-
-    def close(self):
-        self.run.finish()
 
     def drop(self, identity):
         for run in importlib.import_module("trackio").Api().runs(self.project):

@@ -28,8 +28,7 @@ void append_little_endian(std::string& bytes, uint64_t value, int count) {
   for (int i = 0; i < count; ++i) bytes += char(value >> (8 * i));
 }
 
-// --- protocol buffers: the fields of event.proto and summary.proto that are
-// written ---------------
+// --- protocol buffers: the fields of event.proto and summary.proto that are written -------------
 
 enum WireType : uint32_t { kVarint = 0, kEightBytes = 1, kLength = 2, kFourBytes = 5 };
 
@@ -78,8 +77,7 @@ std::string framed(const std::string& event) {
   return record;
 }
 
-// --- the scalars of a record
-// ----------------------------------------------------------------------
+// --- the scalars of a record --------------------------------------------------------------------
 
 // What is not finite is null in metrics.jsonl.
 bool is_scalar(const nlohmann::ordered_json& value) { return value.is_number() || value.is_null(); }
@@ -115,8 +113,7 @@ void add_updates(Scalars& scalars, const nlohmann::ordered_json& tensors) {
   add_share(scalars, "all", all_moved, all_asked);
 }
 
-// --- names of files
-// -------------------------------------------------------------------------------
+// --- names of files -----------------------------------------------------------------------------
 
 int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(

@@ -1,11 +1,12 @@
 // The event files that TensorBoard reads: the numbers of metrics.jsonl by tag and step.
 //
-// Layout, little-endian (TensorFlow's record_writer.h, event.proto, summary.proto): of each record its
-// length u64, the length's checksum u32, the bytes of an Event, their checksum u32. A checksum is a
-// CRC-32C, turned right by 15 bits, plus 0xa282ead8.
+// Layout, little-endian (TensorFlow's record_writer.h, event.proto, summary.proto): of each record
+// its length u64, the length's checksum u32, the bytes of an Event, their checksum u32. A checksum
+// is a CRC-32C, turned right by 15 bits, plus 0xa282ead8.
 //
-// * A record is handed to the system before scalars() returns. A kill can tear only the last record of
-//   a file, which readers skip; a continued run begins another file and never changes an earlier one.
+// * A record is handed to the system before scalars() returns. A kill can tear only the last record
+//   of a file, which readers skip; a continued run begins another file and never changes an earlier
+//   one.
 // * A continued run and a rollback write the mark of a restart at the next step: on it TensorBoard
 //   forgets what it read of that step and later ones.
 #pragma once

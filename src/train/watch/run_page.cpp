@@ -95,8 +95,7 @@ double median(const RecordedCurve* curve) {
   return *middle;
 }
 
-// --- how runs ended
-// ------------------------------------------------------------------------------
+// --- how runs ended -----------------------------------------------------------------------------
 
 // 0 if not known.
 int64_t planned_steps(const RunRecords& run) {
@@ -193,8 +192,7 @@ std::string outcomes(const Runs& runs) {
          "token.</p>\n";
 }
 
-// --- curves
-// --------------------------------------------------------------------------------------
+// --- curves -------------------------------------------------------------------------------------
 
 struct Panel {
   std::string title, tag, unit;
@@ -263,8 +261,7 @@ std::string curves(const Runs& runs) {
   return html;
 }
 
-// --- memory, configurations, environment
-// ---------------------------------------------------------
+// --- memory, configurations, environment --------------------------------------------------------
 
 std::string memory(const Runs& runs) {
   constexpr size_t kMostPurposes = 32;

@@ -41,7 +41,7 @@ class Collector {
   void take(const ordered_json& record, int64_t step) {
     const auto event = record.find("event");
     if (event != record.end()) {
-      if (*event == "resume") go_back(step, record.contains("reason"));
+      if (*event == "resume") go_back(step, record.value("reason", ordered_json()));
       return;
     }
     const auto at = std::lower_bound(steps_.begin(), steps_.end(), step);
@@ -56,8 +56,11 @@ class Collector {
       return {};
     }
   }
-  void go_back(int64_t step, bool has_reason) {
-    ++(has_reason ? run_.rolled_back : run_.resumed);
+  // A phase that begins is neither.
+  void go_back(int64_t step, const ordered_json& reason) {
+    if (reason.is_null()) ++run_.resumed;
+    if (reason.is_string() && reason.get_ref<const std::string&>().starts_with("rollback"))
+      ++run_.rolled_back;
     steps_.erase(std::upper_bound(steps_.begin(), steps_.end(), step), steps_.end());
     for (auto& [tag, curve] : run_.curves)
       curve.erase(std::lower_bound(curve.begin(), curve.end(), step + 1, before), curve.end());
