@@ -119,8 +119,9 @@ std::string summary_of(const std::string& output, const AveragedCheckpoints& ave
 }  // namespace
 
 void add_average(CLI::App& checkpoint) {
-  CLI::App* verb = checkpoint.add_subcommand(
-      "average", "Write the mean of the weights of several checkpoints of one model");
+  CLI::App* verb = checkpoint.add_subcommand("average",
+                                             "Write the mean of the weights of several checkpoints "
+                                             "of one model, or the EMA that a run keeps");
   const auto options = std::make_shared<AverageOptions>();
   add_texts(*verb, "checkpoints", options->checkpoints,
             "checkpoint directories, or one run directory with --last")
@@ -130,6 +131,8 @@ void add_average(CLI::App& checkpoint) {
             "the newest so many checkpoints of the run");
   add_real(*verb, "--decay", options->decay, {.least = 1e-6, .most = 1},
            "exponential mean: the weight of each checkpoint is that of the next times this");
+  verb->add_flag("--ema", options->ema,
+                 "the exponential moving average that one checkpoint holds (train.ema_decay)");
   add_output(*verb, options->wanted.output, options->overwrite);
   add_choice(*verb, "--weights", options->wanted.weights,
              "format to store weights in: " + all_names<WeightFormat>());

@@ -84,6 +84,7 @@ struct TrainConfig {
   ActivationRecompute activation_recompute = ActivationRecompute::kNone;
   int64_t loss_chunk_rows = 0;
   double z_loss = 0;
+  double ema_decay = 0;
   SpikePolicy spike_policy = SpikePolicy::kOff;
   double spike_z = 6;
   int64_t spike_window = 128;
@@ -128,6 +129,12 @@ struct TrainConfig {
                 .maximum = 1,
                 .doc = "c of c log(sum of e^logits)^2, whose gradient is added to that of the "
                        "loss, so that logits stay small; the loss in logs is without it; 0 = off"});
+    v.optional("ema_decay", ema_decay,
+               {.minimum = 0,
+                .exclusive_maximum = 1,
+                .doc = "keep an exponential moving average of weights in FP32, in which each step "
+                       "has this times the weight of the next; `checkpoint average --ema` writes "
+                       "it; 0 = none"});
     v.optional("spike_policy", spike_policy,
                {.doc = "what to do on a step whose loss or gradient norm stands out of those "
                        "before it: off; warn; skip_step: skip the update; rollback: return to the "

@@ -8,7 +8,7 @@
 #include "core/float_format.h"
 #include "core/progress.h"
 #include "inference/gguf_tokenizer.h"
-#include "model/rope_table.h"
+#include "model/formulas/rope_table.h"
 
 namespace mpt {
 namespace {

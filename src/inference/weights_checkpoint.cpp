@@ -11,6 +11,7 @@
 #include "core/progress.h"
 #include "inference/loaded_model.h"
 #include "model/parameters.h"
+#include "model/weight_ema.h"
 
 namespace mpt {
 namespace {
@@ -216,6 +217,26 @@ class MeanWeights : public WeightSource {
   Device& device_;
 };
 
+// The EMA of weights of a checkpoint that holds one.
+class EmaWeights : public WeightSource {
+ public:
+  EmaWeights(FileSystem& fs, const std::string& checkpoint, Device& device)
+      : stored_(fs, checkpoint, read_checkpoint_record(fs, checkpoint).files), device_(device) {}
+  void read(const ParamSpec& spec, int64_t first, const Tensor& target) override {
+    const Tensor shape{nullptr, DType::kF32, spec.rows, spec.cols, spec.cols};
+    staging_.resize(static_cast<size_t>(target.elements() * size_of(DType::kF32)));
+    StoredTensors::read(stored_.at(whole_part({ema_name(spec.name), shape, spec.rank()})),
+                        first * spec.cols, staging_);
+    device_.upload(staging_.data(), target);
+  }
+  bool copy(const ParamSpec&, const EncodedTensor&) override { return false; }
+
+ private:
+  StoredTensors stored_;
+  Device& device_;
+  std::vector<std::byte> staging_;
+};
+
 // The newest checkpoints of a run.
 std::vector<std::string> newest_of(FileSystem& fs, const std::string& run, int64_t count) {
   std::vector<CheckpointInfo> all =
@@ -251,10 +272,27 @@ std::vector<SavedWeights> weights_to_average(FileSystem& fs, const AverageOption
   return all;
 }
 
+AveragedCheckpoints write_ema(FileSystem& fs, const AverageOptions& options) {
+  if (options.checkpoints.size() != 1 || options.last || options.decay != 1)
+    throw error(
+        "--ema takes one checkpoint, or a run for its newest one; without --last and --decay");
+  const SavedWeights saved = find_saved_weights(fs, options.checkpoints.front());
+  if (saved.config.train.ema_decay == 0)
+    throw error("{} holds no EMA of weights: its run had train.ema_decay = 0", saved.checkpoint);
+  WeightsCheckpoint made = checkpoint_like(fs, saved, options.wanted, options.overwrite);
+  made.weights_of = {{"ema_of", saved.json()}, {"decay", saved.config.train.ema_decay}};
+  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
+  EmaWeights ema(fs, saved.checkpoint, *device);
+  return {.checkpoints = {saved.checkpoint},
+          .config = made.config,
+          .changes = write_weights_checkpoint(fs, made, ema, *device)};
+}
+
 }  // namespace
 
 AveragedCheckpoints average_checkpoints(FileSystem& fs, const AverageOptions& options) {
   check_weights_output(fs, options.wanted.output, options.overwrite);
+  if (options.ema) return write_ema(fs, options);
   const std::vector<SavedWeights> all = weights_to_average(fs, options);
   WeightsCheckpoint made = checkpoint_like(fs, all.back(), options.wanted, options.overwrite);
   made.weights_of = {{"mean_of", nlohmann::json::array()}, {"decay", options.decay}};

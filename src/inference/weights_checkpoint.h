@@ -70,13 +70,15 @@ struct ConvertedCheckpoint {
 // Widening is exact, narrowing rounds to nearest; weights that have the format already are copied.
 ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options);
 
-// The verb `checkpoint average`: the mean of the weights of several checkpoints of one model.
+// The verb `checkpoint average`: the mean of the weights of several checkpoints of one model, or the
+// EMA that a run kept.
 
 struct AverageOptions {
   std::vector<std::string>
       checkpoints;                // checkpoints, or a run's directory for its newest good one
   std::optional<int64_t> last{};  // of one run instead: its newest so many
   double decay = 1;               // in (0, 1]: the weight of each is that of the next times this
+  bool ema = false;               // the EMA that one checkpoint holds instead (train.ema_decay)
   WeightsConfig wanted{.output = {}, .weights = WeightFormat::kF32};
   Overwrite overwrite = Overwrite::kNo;
 };
@@ -89,7 +91,7 @@ struct AveragedCheckpoints {
 
 // The checkpoints are in their order, the newest last. Means are formed in FP64, and rounded once to FP32 and once more to the stored format. Data,
 // tokenizer and seed are those of the last checkpoint. Throws Error unless there are two or more, of
-// the same model.
+// the same model, or one with an EMA.
 AveragedCheckpoints average_checkpoints(FileSystem& fs, const AverageOptions& options);
 
 }  // namespace mpt

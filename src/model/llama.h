@@ -15,10 +15,10 @@
 #include "core/attention_scope.h"
 #include "device/device.h"
 #include "model/activations.h"
+#include "model/formulas/rope_table.h"
 #include "model/linears.h"
 #include "model/llama_config.h"
 #include "model/llama_ops.h"
-#include "model/rope_table.h"
 #include "model/weight_store.h"
 
 namespace mpt {

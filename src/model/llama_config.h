@@ -17,7 +17,7 @@ struct EnumNames<RopeType> {
   static constexpr std::array<std::string_view, 3> kNames{"default", "linear", "llama3"};
 };
 
-// The `rope_scaling` section (rope_table.h has the formulas).
+// The `rope_scaling` section (formulas/rope_table.h has the formulas).
 struct RopeScaling {
   RopeType rope_type = RopeType::kDefault;
   double factor = 1;

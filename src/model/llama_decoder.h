@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "device/device.h"
+#include "model/formulas/rope_table.h"
 #include "model/llama_config.h"
 #include "model/llama_ops.h"
-#include "model/rope_table.h"
 #include "model/weight_store.h"
 
 namespace mpt {

@@ -69,6 +69,27 @@ struct Transcode {
   }
 };
 
+// Moves a mean towards weights by a share of the distance.
+template <class Weights, class Mean>
+struct FollowBlock {
+  BlockGrid grid;
+  int64_t first;  // block
+  Weights weights;
+  Mean mean;
+  float share;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t block) const {
+    constexpr int kSize = LanePart<G>::kSize;
+    const BlockSpan span = grid.span(first + block);
+    float w[kSize], m[kSize];
+    weights.load(group, span, w);
+    mean.load(group, span, m);
+    for (int i = 0; i < kSize; ++i) m[i] += share * (w[i] - m[i]);
+    mean.store(group, span, m, DitherSource{}.draw(group, span));
+  }
+};
+
 // The two halves of a rescale. Both are no-ops unless the largest block scale requires it.
 template <class Codec>
 struct RescaleBlock {
@@ -109,6 +130,19 @@ class CodecOpsOn : public CodecOps {
   void decode(const EncodedTensor& source, const Tensor& target) override {
     check_shapes(source, target, "decode");
     with_codec(source, [&](const auto& codec) { transcode(source, codec, ElementCodec(target)); });
+  }
+
+  void follow(const EncodedTensor& weights, BlockRange own, const Tensor& mean,
+              float share) override {
+    check_shapes(weights, mean, "mean");
+    check(mean.dtype == DType::kF32, "mean in {}; expected fp32", name_of(mean.dtype));
+    if (own.empty()) return;
+    const BlockGrid grid{weights.rows, weights.cols};
+    with_codec(weights, [&]<class Codec>(const Codec& codec) {
+      const ElementCodec plain(mean);
+      exec_.blocks(own.count,
+                   FollowBlock<Codec, ElementCodec>{grid, own.first, codec, plain, share});
+    });
   }
 
   void rescale(const EncodedTensor& tensor) override {

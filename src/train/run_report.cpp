@@ -22,7 +22,7 @@ namespace {
 // In the order of the plan's table.
 constexpr std::array kMemoryPurposes{kWeightMemory,         kComputeWeightMemory, kGradientMemory,
                                      kOptimizerStateMemory, kActivationMemory,    kLogitMemory,
-                                     kScratchMemory,        kDataMemory};
+                                     kScratchMemory,        kDataMemory,          kWeightEmaMemory};
 
 std::vector<MemoryUse::Entry> by_purpose(const MemoryUse& use) {
   for (const auto& [purpose, bytes] : use.entries())
@@ -31,7 +31,8 @@ std::vector<MemoryUse::Entry> by_purpose(const MemoryUse& use) {
           purpose.name);
   std::vector<MemoryUse::Entry> entries;
   for (const MemoryPurpose& purpose : kMemoryPurposes)
-    entries.push_back({purpose, use.of(purpose)});
+    if (purpose != kWeightEmaMemory || use.of(purpose) > 0)
+      entries.push_back({purpose, use.of(purpose)});
   return entries;
 }
 

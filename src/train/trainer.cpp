@@ -155,6 +155,7 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
     loader_.seek(cursor);
     return std::nullopt;
   }
+  model_.follow_weights(step_);
   device_.synchronize();
   const StepControl& control = model_.optimizer.control();
   record.loss = work_.loss() / double(batch.valid_targets);

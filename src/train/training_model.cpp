@@ -90,7 +90,14 @@ TrainingModel::TrainingModel(const RunConfig& config, Device& device, Allocator&
                  .device = device,
                  .allocator = allocator}),
       data_parallel(config, {.weights = weights, .llama = llama, .optimizer = optimizer},
-                    {.ranks = ranks, .device = device, .allocator = allocator}) {}
+                    {.ranks = ranks, .device = device, .allocator = allocator}) {
+  if (config.train.ema_decay > 0)
+    ema.emplace(weights, config.train.ema_decay,
+                WeightEma::Place{.partition = partition,
+                                 .rank = sharing_ranks(config, ranks).rank(),
+                                 .device = device,
+                                 .allocator = allocator});
+}
 
 namespace {
 
@@ -111,6 +118,8 @@ std::vector<NamedTensor> TrainingModel::named_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();
   append(all, optimizer.named_states());
   append(all, llama.named_states());
+  if (ema)
+    for (TensorPart& part : ema->parts()) all.push_back(std::move(part.whole));
   return all;
 }
 
@@ -121,6 +130,7 @@ std::vector<TensorPart> TrainingModel::parts_to_save() const {
   std::vector<TensorPart> all =
       cut ? weights.named_parts(partition, ranks.rank()) : whole_parts(weights.named_tensors());
   append(all, optimizer.parts_to_save());
+  if (ema) append(all, ema->parts());
   return all;
 }
 
@@ -132,7 +142,14 @@ std::vector<TensorPart> TrainingModel::changing_parts() const {
 std::vector<TensorPart> TrainingModel::parts_to_load() const {
   std::vector<TensorPart> all = whole_parts(replicated_tensors());
   append(all, optimizer.parts_to_load());
+  if (ema) append(all, ema->parts());
   return all;
+}
+
+void TrainingModel::follow_weights(int64_t step) {
+  if (!ema) return;
+  all_gather_weights();
+  ema->follow(step);
 }
 
 void TrainingModel::weights_changed() {

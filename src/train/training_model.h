@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "config/run_inputs.h"
 #include "device/device.h"
 #include "model/llama.h"
+#include "model/weight_ema.h"
 #include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
 #include "train/stop_signal.h"
@@ -26,6 +28,7 @@ struct TrainingModel {
   Partition partition;  // of updates over ranks; over one rank if each updates all
   Optimizer optimizer;
   DataParallel data_parallel;
+  std::optional<WeightEma> ema;  // if the run keeps one
 
   // With a PlanningAllocator nothing is allocated and nothing may be run. All arguments but
   // `config` must outlive this object.
@@ -47,6 +50,9 @@ struct TrainingModel {
   // Fetches weights that other ranks updated and refreshes what depends on them. Call after a step,
   // before anything but the next step reads weights.
   void all_gather_weights() { data_parallel.all_gather_weights(); }
+  // Call after every step, of each in turn, if it was not abandoned: moves the EMA of weights, which several
+  // ranks fetch for it instead of during the next step.
+  void follow_weights(int64_t step);
 };
 
 // Rows whose logits exist at one time: the configured number or the automatic one, at most a

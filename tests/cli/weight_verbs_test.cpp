@@ -77,6 +77,22 @@ TEST_F(WeightVerbs, AverageWritesTheMeanOfTheLastCheckpoints) {
   run({"eval", "--checkpoint", "mean"});
 }
 
+// The first mean is the weights, to the bit: those of a run of one step.
+TEST_F(WeightVerbs, AverageWritesTheEmaOfARun) {
+  run({"--config", "config.json", "--set", "name=mean_of_one", "--set", "train.steps=1", "--set",
+       "train.ema_decay=0.9"});
+  const std::string said = run({"checkpoint", "average", "--ema", "runs/mean_of_one", "--output",
+                                "ema", "--weights", "bf16"});
+  EXPECT_TRUE(has(said,
+                  "checkpoint       runs/mean_of_one/checkpoints/step_00000001\n"
+                  "weights          bf16, all kept exactly"))
+      << said;
+  const auto tokens = [&](const std::string& checkpoint) {
+    return run({"generate", "--checkpoint", checkpoint, "--prompt", "abc", "--max-tokens", "9"});
+  };
+  EXPECT_EQ(tokens("ema"), tokens("runs/mean_of_one"));
+}
+
 TEST_F(WeightVerbs, TrainingStartsFromImportedWeights) {
   run({"import", "exported", "--output", "imported"});
   run({"--config", "config.json", "--set", "name=more", "--set", "train.init_from=imported",

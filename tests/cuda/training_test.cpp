@@ -54,6 +54,7 @@ const std::vector<Regime> kRegimes{
      {"precision.weights=nvfp4", "precision.nvfp4_scale_mode=live", "precision.compute=fp8",
       "precision.fp8_history=3", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
     {"bf16_z_loss", {"train.z_loss=0.05"}},
+    {"nvfp4_ema", {"precision.weights=nvfp4", "train.ema_decay=0.9"}},
     {"bf16_family", with_family({})},
     {"fp32_documents",
      {"precision.weights=fp32", "precision.compute=fp32", "data.attention=document"}},

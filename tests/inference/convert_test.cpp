@@ -212,6 +212,20 @@ TEST_F(Average, IsTheMeanWhateverTheFormats) {
   EXPECT_EQ(state.extra.at("weights_of").at("mean_of").size(), 3u);
 }
 
+TEST_F(Average, RefusesAnEmaThatIsNotThere) {
+  const auto ema = [&](std::vector<std::string> of, double decay = 1) {
+    average_checkpoints(fs,
+                        {.checkpoints = std::move(of),
+                         .decay = decay,
+                         .ema = true,
+                         .wanted = {.output = directory_ / "out", .weights = WeightFormat::kF32}});
+  };
+  const std::string one = checkpoint("one", 1, WeightFormat::kF32);
+  EXPECT_ERROR(ema({one}), "holds no EMA of weights: its run had train.ema_decay = 0");
+  EXPECT_ERROR(ema({one, one}), "--ema takes one checkpoint");
+  EXPECT_ERROR(ema({one}, 0.5), "without --last and --decay");
+}
+
 TEST_F(Average, NeedsSeveralOfOneModel) {
   const auto average = [&](std::vector<std::string> of, std::optional<int64_t> last = {}) {
     average_checkpoints(fs,

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
+#include "model/formulas/rope_table.h"
 #include "model/op_bench.h"
 #include "model/reference.h"
-#include "model/rope_table.h"
 
 namespace mpt::test {
 namespace {

@@ -36,7 +36,8 @@ const std::vector<Setting> kRegimes{
     {"mxfp8",
      {"precision.weights=mxfp8", "precision.compute=fp8", "precision.fp8_history=3",
       "precision.fp8_amax_update=step"}},
-    {"nvfp4_block_rates", {"precision.weights=nvfp4", "optimizer.nvfp4_additive_scale=block"}},
+    {"nvfp4_block_rates",
+     {"precision.weights=nvfp4", "optimizer.nvfp4_additive_scale=block", "train.ema_decay=0.9"}},
 };
 const std::vector<Setting> kOptimizers{
     {"adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
@@ -201,8 +202,8 @@ TEST(Ranks, AChainOfNumbersOfRanksIsOneRun) {
 
 TEST(Ranks, AStateIsTheSameThroughEveryCut) {
   const Directory directory;
-  const RunConfig config =
-      directory.config("run", {"checkpoint.every_steps=1", "checkpoint.keep_last=100"});
+  const RunConfig config = directory.config(
+      "run", {"checkpoint.every_steps=1", "checkpoint.keep_last=100", "train.ema_decay=0.9"});
   train_on(3, config);
   const std::string saved = state_at(config, 4);
   for (const int64_t ranks : {1, 2, 4}) {
@@ -221,12 +222,11 @@ TEST(Ranks, AStateIsTheSameThroughEveryCut) {
 // Resumed by as many ranks, a run is the uninterrupted one bit for bit.
 TEST(Ranks, AResumedRunIsTheSameToTheBit) {
   const Directory directory;
+  const std::vector<std::string> overrides{"precision.weights=nvfp4", "train.ema_decay=0.9"};
   for (const int64_t ranks : {2, 3}) {
-    const RunConfig whole =
-        directory.config(fmt::format("whole{}", ranks), {"precision.weights=nvfp4"});
+    const RunConfig whole = directory.config(fmt::format("whole{}", ranks), overrides);
     train_on(ranks, whole);
-    const RunConfig part =
-        directory.config(fmt::format("part{}", ranks), {"precision.weights=nvfp4"});
+    const RunConfig part = directory.config(fmt::format("part{}", ranks), overrides);
     train_on(ranks, part, checkpoint_path(whole, 4));
     EXPECT_TRUE(state_at(part, kSteps) == state_at(whole, kSteps));
     EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));

@@ -103,6 +103,7 @@ const std::vector<Regime> kRegimes{
     {"master", {"precision.weights=nvfp4", "optimizer.weight_rounding=master"}, true},
     {"apollo_e",
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=4", "optimizer.apollo_e_gap=5"}},
+    {"ema", {"precision.weights=nvfp4", "train.ema_decay=0.8"}},
     {"family", with_family({})},
 };
 

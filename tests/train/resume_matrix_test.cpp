@@ -75,6 +75,7 @@ const Axis kCompute{
     {"recomputed",
      {"precision.compute=fp8", "precision.fp8_history=3", "train.activation_recompute=block"}},
     {"head", {"precision.compute=fp8", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
+    {"ema", {"train.ema_decay=0.9"}},
     {"family", with_family({})},
     {"family_head",
      with_family({"precision.compute=fp8", "precision.fp8_lm_head=true", "model.vocab_size=64"})},
@@ -161,6 +162,11 @@ INSTANTIATE_TEST_SUITE_P(BlockRates, ResumeMatrix,
                          testing::Values(Choice{
                              "block_rates",
                              {"precision.weights=nvfp4", "optimizer.nvfp4_additive_scale=block"}}),
+                         [](const auto& instance) { return instance.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Ema, ResumeMatrix,
+                         testing::Values(Choice{
+                             "ema", {"precision.weights=nvfp4", "train.ema_decay=0.9"}}),
                          [](const auto& instance) { return instance.param.name; });
 
 class ResumeCompute : public testing::TestWithParam<Choice> {};

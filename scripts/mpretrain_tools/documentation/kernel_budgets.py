@@ -63,6 +63,7 @@ BUDGETS = {
     "FeedbackUpdate, AdditiveTwin": Budget(128, load=128),
     "FeedbackUpdate, MPlusAdam": Budget(128, load=128),
     "FindFirstUses": Budget(32),
+    "FollowBlock": Budget(48),
     "FirstTensorScale": Budget(32),
     "GainGradient": Budget(32),
     "GatherAmax": Budget(40),

@@ -142,6 +142,11 @@ PhaseEntry enter_phase(FileSystem& fs, const std::string& checkpoint, const RunC
   if (has_same_gemms(before.precision, config.precision))
     for (const TensorPart& part : whole_parts(model.llama.named_states()))
       (states.load(part) ? kept : begun).insert("FP8 scales");
+  if (model.ema)
+    for (const TensorPart& part : model.ema->parts())
+      if (!states.load(part))
+        throw error("{}: has no {}, which runs with train.ema_decay keep", checkpoint,
+                    part.whole.name);
   states.finish();
   model.weights_changed();
   model.optimizer.states_loaded();

@@ -3,6 +3,7 @@
 //   weights     in the phase's format: as they are if it is the same, else rounded to nearest
 //   moments     of the same rule, in the phase's format; else zeros, and bias correction begins anew
 //   residuals   of the same rounding of weights in the same format; else those of new weights
+//   EMA         as it is
 //   FP8 scales  of GEMMs with the same settings; else initial ones
 //
 // The run's other state, such as steps and the position in the data, goes on.

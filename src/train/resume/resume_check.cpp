@@ -17,7 +17,7 @@ namespace mpt {
 namespace {
 
 // Keys, or prefixes of keys, that must not change in a continuation.
-constexpr std::array<std::string_view, 13> kFixed{"model.",
+constexpr std::array<std::string_view, 14> kFixed{"model.",
                                                   "precision.",
                                                   "data.pack",
                                                   "data.packing",
@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 13> kFixed{"model.",
                                                   "batch.seq_len",
                                                   "seed",
                                                   "train.init_from",
+                                                  "train.ema_decay",
                                                   "optimizer.rule",
                                                   "optimizer.weight_rounding",
                                                   "optimizer.apollo_e",

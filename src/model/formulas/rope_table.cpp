@@ -1,4 +1,4 @@
-#include "model/rope_table.h"
+#include "model/formulas/rope_table.h"
 
 #include <cmath>
 #include <numbers>
