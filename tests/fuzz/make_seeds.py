@@ -849,6 +849,38 @@ def safetensors_index_seeds():
     }
 
 
+def run_records_seeds():
+    def lines(*records):
+        return b"".join(json_bytes(record) + b"\n" for record in records)
+
+    def step(number, **more):
+        return {"step": number, "loss": 9.5 - number, "grad_norm": 1.0, "lr": 1e-3, **more}
+
+    books = {"validation": {"books": {"loss": 3.0}}, "val_loss": 3.0, "tokens_per_second": 1e4}
+    metrics = lines(step(1), step(2, **books), step(3, loss=None))
+    resumed = {"event": "resume", "step": 1}
+    samples = lines({"step": 2, "samples": [{"prompt": "The", "text": " <b>\u0000"}]})
+    config = json_bytes({"name": "run", "train": {"steps": 3}, "seed": 1})
+    report = json_bytes({"device": "CPU", "plan": {"steps": 3, "allocated_bytes": {"weights": 9}}})
+    back = lines(step(1), step(2), resumed | {"reason": "rollback from step 2"}, step(2), resumed)
+    edge = lines(
+        step(2**63 - 1), resumed | {"step": 2**63 - 1}, step(-(2**63)), step(1, loss=1e308)
+    )
+    return {
+        "valid": DIVIDER.join([metrics, samples, config, report]),
+        "valid_alone": metrics,
+        "valid_resumed": metrics + json_bytes(resumed) + b"\n" + metrics,
+        "valid_rollback": back,
+        "valid_torn": metrics + b'{"step": 4, "lo',
+        "valid_edge": edge,
+        "valid_types": lines(step(1), {"step": "2"}, [1], step(2, validation=[3], val_loss="x")),
+        "valid_samples": DIVIDER.join([metrics, samples + b'{"step":1,"samples":[1]}\n{}']),
+        "no_step": lines(resumed),
+        "no_config": DIVIDER.join([metrics, b"", b"[]"]),
+        "deep": DIVIDER.join([metrics, b"", b'{"a":' * 300 + b"1" + b"}" * 300]),
+    }
+
+
 SEEDS = {
     "safetensors": safetensors_seeds,
     "run_config": run_config_seeds,
@@ -861,6 +893,7 @@ SEEDS = {
     "document_index": document_index_seeds,
     "manifest": manifest_seeds,
     "task_examples": task_seeds,
+    "run_records": run_records_seeds,
     "tokenizer": tokenizer_seeds,
     "tokenizer_json": tokenizer_json_seeds,
     "tiktoken": tiktoken_seeds,

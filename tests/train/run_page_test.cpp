@@ -70,6 +70,36 @@ TEST(RunRecords, WhatCountsOfARunThatWentBack) {
   EXPECT_TRUE(run.config.is_null());
 }
 
+// Of a step that was sampled twice the last texts count; those of steps that the run went back over are
+// dropped.
+TEST(RunRecords, Samples) {
+  const TempDirectory directory;
+  write(directory / "metrics.jsonl", "{\"step\": 1, \"loss\": 4}\n{\"step\": 4, \"loss\": 3}\n");
+  write(directory / "samples.jsonl",
+        R"({"step": 2, "samples": [{"prompt": "a", "text": "old"}]}
+{"step": 2, "samples": [{"prompt": "a", "text": "<i>new"}, {"prompt": ""}]}
+{"step": 3, "samples": 7}
+{"step": 6, "samples": [{"prompt": "a", "text": "beyond"}]}
+{"step": 4, "sam)");
+  const RunRecords run = read_run(fs, directory.path());
+  ASSERT_EQ(run.samples.size(), 1u);
+  ASSERT_EQ(run.samples.at(2).size(), 2u);
+  EXPECT_EQ(run.samples.at(2)[0].text, "<i>new");
+  const std::string page = run_page({run});
+  EXPECT_TRUE(has(page, "<td class=n>2<td>a<td><pre>&lt;i&gt;new</pre>"));
+  EXPECT_FALSE(has(run_page({run_of("b", {{1, 1.0}}, 1)}), "Samples"));
+}
+
+TEST(RunPage, TheLastSamplesAndSomeBefore) {
+  RunRecords run = run_of("a", curve(1000, falling), 1000);
+  for (int64_t step = 1; step <= 1000; ++step)
+    run.samples[step] = {{"p", fmt::format("t{}.", step)}};
+  const std::string page = run_page({run});
+  EXPECT_EQ(count(page, "<pre>t"), 8);
+  EXPECT_TRUE(has(page, "<pre>t1000.</pre>"));
+  EXPECT_TRUE(has(page, "<pre>t1.</pre>"));
+}
+
 TEST(RunRecords, NoRun) {
   const TempDirectory directory;
   const auto message = [&](const std::string& path) {
@@ -137,6 +167,8 @@ TEST(RunPage, SmallHoweverLongAndMany) {
       run.curves[fmt::format("validation/{}/loss", set)] = run.curves["train/loss"];
     for (int64_t key = 0; key < 300; ++key)
       run.config[fmt::format("key{}", key)] = std::string(100, "\"<"[i % 2]);
+    for (int64_t step = 0; step < 100; ++step)
+      run.samples[step].assign(20, {std::string(3000, '"'), std::string(9000, '"')});
     runs.push_back(std::move(run));
   }
   const std::string page = run_page(runs);

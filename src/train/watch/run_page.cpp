@@ -18,8 +18,9 @@ namespace {
 using nlohmann::json;
 using Runs = std::vector<RunRecords>;
 
-// Bytes for curves, the table of differences, and whole configurations.
-constexpr int64_t kCurveBytes = 800'000, kDifferenceBytes = 200'000, kConfigBytes = 300'000;
+// Bytes for curves, the table of differences, whole configurations, and samples.
+constexpr int64_t kCurveBytes = 800'000, kDifferenceBytes = 200'000, kConfigBytes = 300'000,
+                  kSampleBytes = 200'000;
 constexpr int64_t kMostNameBytes = 200, kMostLabelBytes = 60;
 constexpr size_t kMostValidationSets = 24;
 
@@ -261,6 +262,44 @@ std::string curves(const Runs& runs) {
   return html;
 }
 
+// --- samples ------------------------------------------------------------------------------------
+
+constexpr size_t kMostSampleSteps = 8, kMostSampleRows = 48;
+
+// The last one, and as many before it at equal distances.
+std::vector<int64_t> shown_sample_steps(const RunRecords& run) {
+  std::vector<int64_t> all, shown;
+  for (const auto& [step, samples] : run.samples) all.push_back(step);
+  const size_t count = std::min(all.size(), kMostSampleSteps);
+  for (size_t i = 0; i < count; ++i)
+    shown.push_back(all[all.size() - 1 - i * (all.size() - 1) / std::max<size_t>(count - 1, 1)]);
+  return shown;
+}
+
+std::string samples_of(const RunRecords& run, int64_t most_bytes) {
+  const auto cell = std::max<int64_t>(most_bytes / int64_t(kMostSampleRows), 40);
+  std::string html = "<table><tr><th class=n>step<th>prompt<th>what the model wrote";
+  size_t rows = 0;
+  for (const int64_t step : shown_sample_steps(run))
+    for (const RecordedSample& sample : run.samples.at(step)) {
+      if (rows++ == kMostSampleRows) return html + "</tr></table>";
+      html += fmt::format("</tr>\n<tr><td class=n>{}<td>{}<td><pre>{}</pre>", step,
+                          short_html(sample.prompt, cell / 4), short_html(sample.text, cell / 2));
+    }
+  return html + "</tr></table>";
+}
+
+std::string samples(const Runs& runs) {
+  std::string html;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (!runs[i].samples.empty())
+      html += fmt::format("<details{}><summary>{}</summary>{}</details>\n",
+                          html.empty() ? " open" : "", short_html(runs[i].name, kMostNameBytes),
+                          samples_of(runs[i], kSampleBytes / int64_t(runs.size())));
+  if (html.empty()) return "";
+  return "<h2>Samples</h2><div class=card>" + html + "</div>\n";
+}
+
 // --- memory, configurations, environment --------------------------------------------------------
 
 std::string memory(const Runs& runs) {
@@ -388,8 +427,8 @@ std::string run_page(const Runs& runs) {
                                              : fmt::format("{} runs", runs.size());
   return std::string(kPageHead) + color_rules() + "</style><title>" + title +
          "</title></head><body><h1>" + title + "</h1>\n" + outcomes(runs) + curves(runs) +
-         memory(runs) + differences(runs) + environment(runs) + configurations(runs) +
-         "</body></html>\n";
+         samples(runs) + memory(runs) + differences(runs) + environment(runs) +
+         configurations(runs) + "</body></html>\n";
 }
 
 }  // namespace mpt

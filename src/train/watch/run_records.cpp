@@ -16,6 +16,7 @@ using nlohmann::ordered_json;
 constexpr int64_t kLongestLine = int64_t{64} << 20;
 
 bool before(const RecordedPoint& point, int64_t step) { return point.step < step; }
+bool after(int64_t step, const RecordedPoint& point) { return step < point.step; }
 
 class Collector {
  public:
@@ -63,7 +64,7 @@ class Collector {
       ++run_.rolled_back;
     steps_.erase(std::upper_bound(steps_.begin(), steps_.end(), step), steps_.end());
     for (auto& [tag, curve] : run_.curves)
-      curve.erase(std::lower_bound(curve.begin(), curve.end(), step + 1, before), curve.end());
+      curve.erase(std::upper_bound(curve.begin(), curve.end(), step, after), curve.end());
   }
   static void add(RecordedCurve& curve, RecordedPoint point) {
     const auto at = std::lower_bound(curve.begin(), curve.end(), point.step, before);
@@ -97,6 +98,24 @@ void each_line(const ReadableFile& file, const std::string& path, const Take& ta
   take(pending);
 }
 
+// A line of samples.jsonl; what has another shape is passed over.
+void take_samples(std::string_view line, RunRecords& run) {
+  const ordered_json record = ordered_json::parse(line, nullptr, false);
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer() ||
+      !record.contains("samples") || !record["samples"].is_array())
+    return;
+  std::vector<RecordedSample> samples;
+  for (const ordered_json& sample : record["samples"]) {
+    if (!sample.is_object()) return;
+    const auto text = [&](const char* key) {
+      const auto found = sample.find(key);
+      return found != sample.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    samples.push_back({text("prompt"), text("text")});
+  }
+  run.samples[record["step"].get<int64_t>()] = std::move(samples);
+}
+
 nlohmann::json json_beside(FileSystem& fs, const std::string& path) {
   if (!fs.exists(path)) return nullptr;
   constexpr int64_t kMost = int64_t{16} << 20;
@@ -125,6 +144,11 @@ RunRecords read_run(FileSystem& fs, const std::string& path) {
             [&](std::string_view line) { collector.take_line(line); });
   collector.finish();
   if (run.steps == 0) throw error("{}: no step is recorded in it", metrics);
+  const std::string samples = in_directory(directory, "samples.jsonl");
+  if (fs.exists(samples))
+    each_line(*fs.open_read(samples), samples,
+              [&](std::string_view line) { take_samples(line, run); });
+  run.samples.erase(run.samples.upper_bound(run.last_step), run.samples.end());
   return run;
 }
 

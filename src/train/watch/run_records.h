@@ -22,10 +22,15 @@ struct RecordedPoint {
 };
 using RecordedCurve = std::vector<RecordedPoint>;  // by step
 
+struct RecordedSample {
+  std::string prompt, text;
+};
+
 struct RunRecords {
-  std::string name;                             // the last part of its directory
-  std::map<std::string, RecordedCurve> curves;  // by the tags of event_file.h
-  int64_t steps = 0;                            // recorded, that count
+  std::string name;                                        // the last part of its directory
+  std::map<std::string, RecordedCurve> curves;             // by the tags of event_file.h
+  std::map<int64_t, std::vector<RecordedSample>> samples;  // by step, of samples.jsonl
+  int64_t steps = 0;                                       // recorded, that count
   int64_t last_step = 0;
   int64_t torn_lines = 0, resumed = 0, rolled_back = 0;
   nlohmann::json config,
