@@ -78,7 +78,7 @@ class Fast:
 
     @staticmethod
     def rms_norm(x, gain, eps):
-        if x.dtype == torch.float32 and hasattr(functional, "rms_norm"):
+        if x.dtype == gain.dtype and hasattr(functional, "rms_norm"):
             return functional.rms_norm(x, gain.shape, gain, eps)
         wide = x.float()
         return gain * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)

@@ -260,6 +260,11 @@ def competitors(
                 f"PyTorch {version}, compiled",
                 lambda s: pytorch(python2, s, threads, ALLOCATOR, steps, "--compile"),
             ),
+            *(
+                pytorch_bf16(version, python2, threads, steps, precision, options)
+                for precision in ("autocast", "bf16")
+                for options in ((), ("--compile",))
+            ),
         ]
     else:
         missing.append(
@@ -282,6 +287,16 @@ def competitors(
     else:
         missing.append("llm.c: --llmc was not given")
     return found, missing
+
+
+def pytorch_bf16(version, python, threads, steps, precision, options):
+    weights = {"autocast": "BF16 by autocast", "bf16": "BF16 weights"}[precision]
+    how = "compiled" if options else "eager"
+    return Competitor(
+        f"pytorch2_{precision}_{how}",
+        f"PyTorch {version}, {weights}, {how}",
+        lambda s: pytorch(python, s, threads, ALLOCATOR, steps, "--precision", precision, *options),
+    )
 
 
 def counters_of(competitor, shape):

@@ -34,6 +34,11 @@ GOALS = [
     ),
     Goal("tokens/s over PyTorch 2's at its best", rf"peers: {SHAPE} ours_fp32 / pytorch2", 1.05),
     Goal(
+        "BF16 step's tokens/s over PyTorch 2's best in BF16",
+        rf"peers: {SHAPE} ours_bf16 / pytorch2_bf16",
+        1.1,
+    ),
+    Goal(
         "peak memory of tuned PyTorch over ours",
         rf"peers: {SHAPE} memory of pytorch_tuned / ours",
         {"A": 2, "B": 2, "C": 3, "D": 3, "E": 3},

@@ -26,7 +26,13 @@ PAIRS = [
 BEST_OF = {
     "pytorch_tuned": ("pytorch_blis", "pytorch_allocator"),
     "pytorch2": ("pytorch2_eager", "pytorch2_compiled"),
+    "pytorch2_bf16": tuple(
+        f"pytorch2_{precision}_{how}"
+        for precision in ("autocast", "bf16")
+        for how in ("eager", "compiled")
+    ),
 }
+BF16_PEERS = ("pytorch2_bf16", "pytorch2")  # of a step in BF16
 PEERS = ("pytorch_tuned", "pytorch_installed", "pytorch2", "llmc")
 
 
@@ -118,6 +124,11 @@ def against_peers(benchmarks):
             )
             found[f"peers: {shape} memory of {peer} / ours"] = quotient(
                 number(counters, "peak MiB"), number(program, "peak MiB")
+            )
+        for peer in BF16_PEERS:
+            found[f"peers: {shape} ours_bf16 / {peer}"] = quotient(
+                number(of_shape.get("ours_bf16", {}), "tokens/s"),
+                number(of_shape.get(peer, {}), "tokens/s"),
             )
         found[f"peers: {shape} peak / plan"] = quotient(
             number(program, "peak MiB"), number(program, "plan MiB")
