@@ -112,8 +112,10 @@ int64_t available_memory() {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(int threads)
-      : threads_(threads > 0 ? threads : default_threads()), gemm_(threads_), attention_(threads_) {
+  CpuDevice(int threads, Bf16Products products)
+      : threads_(threads > 0 ? threads : default_threads()),
+        gemm_(threads_, products),
+        attention_(threads_) {
     omp_set_num_threads(threads_);
     omp_set_max_active_levels(1);
   }
@@ -122,7 +124,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::string name() const override {
     return fmt::format("CPU: {}, {}", processor_name(), counted(threads_, "thread"));
   }
-  [[nodiscard]] std::string libraries() const override { return cpu_gemm_description(); }
+  [[nodiscard]] std::string libraries() const override { return gemm_.description(); }
   [[nodiscard]] int64_t memory_bytes() const override { return available_memory(); }
   std::unique_ptr<Allocator> make_allocator() override { return std::make_unique<CpuAllocator>(); }
 
@@ -153,8 +155,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(int threads) {
-  return std::make_unique<CpuDevice>(threads);
+std::unique_ptr<Device> make_cpu_device(int threads, Bf16Products products) {
+  return std::make_unique<CpuDevice>(threads, products);
 }
 
 }  // namespace mpt

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <spdlog/spdlog.h>
 
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/prefetch.h"
+#include "device/cpu/bf16_packing.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_prefetch.h"
 #include "device/cpu/gemm_packing.h"
@@ -28,30 +30,121 @@ struct Grid {
   }
 };
 
+// Ways to pack and to multiply. Each has
+//   Word                a packed element: of 4 bytes
+//   kDepth              terms of a part
+//   kRows, kColumns     of the largest tile; kLanes: columns of a vector
+//   kBlockRows          rows of A packed together
+//   kRowWords           packed rows in words
+//   panel_words(terms)  a packed panel in words
+//   Rows                packed rows: pack(), groups()
+//   Session             what a thread keeps while it calls run()
+//   run(rows, ...)      rows by a panel of columns
+
+// A tile's sums, and where they go.
+struct TileTarget {
+  float alpha;
+  Accumulate accumulate;
+  float* d;
+  int64_t ldd;
+};
+
+// As FP32 numbers, whatever their storage type.
+struct Fp32Numbers {
+  using Word = float;
+  static constexpr int64_t kDepth = mpt::kDepth, kRows = kKernelRows, kColumns = kPanelColumns,
+                           kBlockRows = mpt::kBlockRows, kRowWords = PackedRows::kFloats;
+  static constexpr int kLanes = kTileLanes, kVectors = kKernelVectors;
+  static constexpr int64_t panel_words(int64_t terms) { return terms * kPanelColumns; }
+  struct Session {};
+  using Rows = PackedRows;
+
+  static void pack(const Factor& b, IndexRange columns, IndexRange terms, Word* words) {
+    pack_panels(b, columns, terms, words);
+  }
+  static void run(const Rows& a, int64_t group, const Word* panel, int64_t terms, int vectors,
+                  const TileTarget& to, const std::byte* const* prefetched) {
+    run_kernel(int(a.groups()[group].size()), vectors, a.layout(),
+               {.a = a.group(group),
+                .b = panel,
+                .depth = terms,
+                .alpha = to.alpha,
+                .accumulate = to.accumulate,
+                .d = to.d,
+                .ldd = to.ldd,
+                .prefetched = prefetched});
+  }
+};
+
+// As pairs of BF16 numbers.
+template <int kRowsOfGroup, void (*kKernel)(const PairKernelCall&), class SessionOfKernel>
+struct Bf16Pairs {
+  using Word = Bf16Pair;
+  static constexpr int64_t kDepth = kPairDepth, kRows = kRowsOfGroup, kColumns = kPairColumns,
+                           kBlockRows =
+                               std::min(PackedPairRows::kGroups, int64_t{128} / kRowsOfGroup) *
+                               kRowsOfGroup,
+                           kRowWords = PackedPairRows::words(kRowsOfGroup);
+  static constexpr int kLanes = kPairLanes, kVectors = kPairVectors;
+  static constexpr int64_t panel_words(int64_t terms) { return packed_pairs(terms) * kPairColumns; }
+  using Session = SessionOfKernel;
+  static_assert(kBlockRows <= PackedPairRows::kGroups * kRowsOfGroup);
+
+  struct Rows : PackedPairRows {
+    explicit Rows(Word* words) : PackedPairRows(kRowsOfGroup, words) {}
+  };
+
+  static void pack(const Factor& b, IndexRange columns, IndexRange terms, Word* words) {
+    pack_pair_panels(b, columns, terms, words);
+  }
+  static void run(const Rows& a, int64_t group, const Word* panel, int64_t terms, int vectors,
+                  const TileTarget& to, const std::byte* const* prefetched) {
+    kKernel({.rows = int(a.groups()[group].size()),
+             .vectors = vectors,
+             .a = a.group(group),
+             .b = panel,
+             .pairs = packed_pairs(terms),
+             .alpha = to.alpha,
+             .accumulate = to.accumulate,
+             .d = to.d,
+             .ldd = to.ldd,
+             .prefetched = prefetched});
+  }
+};
+struct NoSession {};
+using Avx512Pairs = Bf16Pairs<kAvx512Rows, run_avx512_kernel, NoSession>;
+using AmxPairs = Bf16Pairs<kAmxRows, run_amx_kernel, AmxTiles>;
+
 // Converts a range of panels to a range of columns.
+template <class Numbers>
 IndexRange columns_of_panels(IndexRange panels, int64_t n) {
-  return {std::min(panels.begin * kPanelColumns, n), std::min(panels.end * kPanelColumns, n)};
+  return {std::min(panels.begin * Numbers::kColumns, n),
+          std::min(panels.end * Numbers::kColumns, n)};
 }
 
-// Scratch of a thread for a call, in floats.
+// Scratch of a thread for a call, in words of 4 bytes.
 struct Workspace {
-  static constexpr int64_t kRows = align_up(PackedRows::kFloats, kAlignment);
-  int64_t panels, sums = 0;
+  int64_t rows, panels, sums = 0;
 
-  Workspace(const GemmCall& call, int threads) {
+  template <class Numbers>
+  static Workspace of(const GemmCall& call, int threads) {
     const Grid grid(call, threads);
-    const int64_t rows = (call.m() + grid.rows - 1) / grid.rows,
-                  columns = std::min(align_up(call.n(), kPanelColumns), kBlockColumns);
-    panels = kDepth * columns;
-    if (call.d.dtype != DType::kF32 && call.k() > kDepth) sums = rows * columns;
+    const int64_t most_rows = (call.m() + grid.rows - 1) / grid.rows,
+                  columns = std::min(align_up(call.n(), Numbers::kColumns), kBlockColumns);
+    Workspace needs{.rows = align_up(Numbers::kRowWords, kAlignment),
+                    .panels = Numbers::panel_words(Numbers::kDepth) * columns / Numbers::kColumns};
+    if (call.d.dtype != DType::kF32 && call.k() > Numbers::kDepth)
+      needs.sums = align_up(most_rows * columns, kAlignment);
+    return needs;
   }
-  [[nodiscard]] int64_t floats() const { return kRows + panels + align_up(sums, kAlignment); }
+  [[nodiscard]] int64_t words() const { return rows + panels + sums; }
 };
 
 float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
 
-// to = before + alpha sums; just alpha sums if `before` is null.
-template <class From, class To>
+// to = before + alpha sums; just alpha sums if `before` is null. For kUsual
+// numbers there is code of its own.
+template <int64_t kUsual, class From, class To>
 void add_sums(const float* sums, float alpha, int64_t count, const From* before, To* to) {
   const auto add = [&](int64_t n) {
     if (before == nullptr) {  // NOLINT(bugprone-branch-clone): it does not see the loops
@@ -63,12 +156,16 @@ void add_sums(const float* sums, float alpha, int64_t count, const From* before,
         to[i] = from_float<To>(multiply_add(alpha, sums[i], to_float(before[i])));
     }
   };
-  if (count == kPanelColumns) return add(kPanelColumns);
+  if (count == kUsual) return add(kUsual);
   add(count);
 }
 
 // Computes a rectangle of D.
+template <class Numbers>
 class RectangleGemm {
+  using Word = typename Numbers::Word;
+  static constexpr int64_t kColumns = Numbers::kColumns;
+
  public:
   RectangleGemm(const GemmCall& call, IndexRange rows, IndexRange panels, const Workspace& needs,
                 float* workspace)
@@ -77,18 +174,19 @@ class RectangleGemm {
         d_(call.d),
         alpha_(value_at(call.scale_inv_a) * value_at(call.scale_inv_b)),
         accumulate_(call.accumulate),
-        rows_(EvenParts::of_at_most(rows, kBlockRows)),
-        panels_(EvenParts::of_at_most(panels, kBlockColumns / kPanelColumns)),
-        terms_(EvenParts::of_at_most({0, call.k()}, kDepth)),
+        rows_(EvenParts::of_at_most(rows, Numbers::kBlockRows)),
+        panels_(EvenParts::of_at_most(panels, kBlockColumns / kColumns)),
+        terms_(EvenParts::of_at_most({0, call.k()}, Numbers::kDepth)),
         first_row_(rows.begin),
-        packed_rows_(workspace),
-        packed_panels_(workspace + Workspace::kRows),
-        sums_(packed_panels_ + needs.panels) {}
+        packed_rows_(reinterpret_cast<Word*>(workspace)),
+        packed_panels_(reinterpret_cast<Word*>(workspace + needs.rows)),
+        sums_(workspace + needs.rows + needs.panels) {}
 
   void run() {
+    [[maybe_unused]] const typename Numbers::Session session;
     for (int64_t column_block = 0; column_block < panels_.count(); ++column_block)
       for (int64_t part = 0; part < terms_.count(); ++part) {
-        pack_panels(b_, columns(column_block), terms_[part], packed_panels_);
+        Numbers::pack(b_, columns(column_block), terms_[part], packed_panels_);
         for (int64_t row_block = 0; row_block < rows_.count(); ++row_block) {
           packed_rows_.pack(a_, rows_[row_block], terms_[part]);
           multiply(row_block, column_block, part);
@@ -98,7 +196,7 @@ class RectangleGemm {
 
  private:
   [[nodiscard]] IndexRange columns(int64_t block) const {
-    return columns_of_panels(panels_[block], d_.cols);
+    return columns_of_panels<Numbers>(panels_[block], d_.cols);
   }
 
   // The operands packed after this block of A: the next block of A, and a share of the next block
@@ -130,22 +228,19 @@ class RectangleGemm {
       for (int64_t group = 0; group < groups.count(); ++group) {
         const IndexRange rows = groups[group];
         Tile tile{.row = rows_[row_block].begin + rows.begin,
-                  .column = block.begin + panel * kPanelColumns,
+                  .column = block.begin + panel * kColumns,
                   .rows = rows.size(),
                   .block = block,
                   .part = part};
-        tile.columns = std::min(kPanelColumns, block.end - tile.column);
+        tile.columns = std::min(kColumns, block.end - tile.column);
         const std::byte* ahead[kPrefetchLines];
         std::fill(memory.take(lines, ahead), ahead + kPrefetchLines, d_.data);
-        add({.a = packed_rows_.group(group),
-             .b = packed_panels_ + panel * terms_[part].size() * kPanelColumns,
-             .depth = terms_[part].size(),
-             .alpha = alpha_,
-             .accumulate = Accumulate::kNo,
-             .d = nullptr,
-             .ldd = 0,
-             .prefetched = ahead},
-            tile);
+        const int vectors = tile.columns <= Numbers::kLanes ? 1 : Numbers::kVectors;
+        add(tile, vectors, [&](const TileTarget& to) {
+          Numbers::run(packed_rows_, group,
+                       packed_panels_ + panel * Numbers::panel_words(terms_[part].size()),
+                       terms_[part].size(), vectors, to, ahead);
+        });
       }
   }
 
@@ -156,39 +251,33 @@ class RectangleGemm {
     int64_t columns = 0;
   };
 
-  // Adds one part's sums to D, or to its FP32 partial sums between parts. In place if the target is
-  // FP32 and whole vectors wide.
-  void add(KernelCall call, const Tile& tile) {
-    const int vectors = tile.columns <= kTileLanes ? 1 : kKernelVectors;
+  // Adds one part's sums, run(target), to D, or to its FP32 partial sums between parts. In place if
+  // the target is FP32 and whole vectors wide.
+  template <class Run>
+  void add(const Tile& tile, int vectors, const Run& run) {
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
-    const auto run = [&] { run_kernel(int(tile.rows), vectors, packed_rows_.layout(), call); };
-    if (d_.dtype == DType::kF32 && tile.columns == int64_t{vectors} * kTileLanes) {
-      call.accumulate = first ? accumulate_ : Accumulate::kYes;
-      call.d = d_.as<float>() + tile.row * d_.stride + tile.column;
-      call.ldd = d_.stride;
-      return run();
-    }
-    if (d_.dtype == DType::kBF16 && !is_last(tile) && !(first && adds)) {
-      call.accumulate = first ? Accumulate::kNo : Accumulate::kYes;
-      call.d = kept(tile, 0);
-      call.ldd = kept_stride(tile);
-      return run();
-    }
-    float sums[kKernelRows * kPanelColumns];
-    call.alpha = 1.0f;
-    call.d = sums;
-    call.ldd = kPanelColumns;
+    if (d_.dtype == DType::kF32 && tile.columns == int64_t{vectors} * Numbers::kLanes)
+      return run({.alpha = alpha_,
+                  .accumulate = first ? accumulate_ : Accumulate::kYes,
+                  .d = d_.as<float>() + tile.row * d_.stride + tile.column,
+                  .ldd = d_.stride});
+    if (d_.dtype == DType::kBF16 && !is_last(tile) && !(first && adds))
+      return run({.alpha = alpha_,
+                  .accumulate = first ? Accumulate::kNo : Accumulate::kYes,
+                  .d = kept(tile, 0),
+                  .ldd = kept_stride(tile)});
+    float sums[Numbers::kRows * kColumns];
     prefetch_rows(tile);
-    run();
-    for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
+    run({.alpha = 1.0f, .accumulate = Accumulate::kNo, .d = sums, .ldd = kColumns});
+    for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kColumns, tile, r);
   }
 
   // Prefetches what add_row() will read and write.
   void prefetch_rows(const Tile& tile) const {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t at = (tile.row + r) * d_.stride + tile.column;
-      prefetch<Use::kWrite>(d_.data + at * size_of(d_.dtype), kPanelColumns * size_of(d_.dtype));
-      if (d_.dtype == DType::kBF16 && tile.part > 0) prefetch(kept(tile, r), kPanelColumns * 4);
+      prefetch<Use::kWrite>(d_.data + at * size_of(d_.dtype), kColumns * size_of(d_.dtype));
+      if (d_.dtype == DType::kBF16 && tile.part > 0) prefetch(kept(tile, r), kColumns * 4);
     }
   }
   // Adds a row of a tile that the kernel cannot add in place.
@@ -196,7 +285,7 @@ class RectangleGemm {
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
     const int64_t at = (tile.row + r) * d_.stride + tile.column;
     const auto add = [&](const auto* before, auto* to) {
-      add_sums(sums, alpha_, tile.columns, before, to);
+      add_sums<kColumns>(sums, alpha_, tile.columns, before, to);
     };
     if (d_.dtype == DType::kF32) {
       float* const d = d_.as<float>() + at;
@@ -214,7 +303,7 @@ class RectangleGemm {
   [[nodiscard]] bool is_last(const Tile& tile) const { return tile.part + 1 == terms_.count(); }
   // For BF16 results the sums are kept in FP32 between parts: whole panels of a block of columns.
   [[nodiscard]] static int64_t kept_stride(const Tile& tile) {
-    return align_up(tile.block.size(), kPanelColumns);
+    return align_up(tile.block.size(), kColumns);
   }
   [[nodiscard]] float* kept(const Tile& tile, int64_t r) const {
     return sums_ + (tile.row + r - first_row_) * kept_stride(tile) + tile.column - tile.block.begin;
@@ -226,40 +315,112 @@ class RectangleGemm {
   Accumulate accumulate_;
   EvenParts rows_, panels_, terms_;  // in blocks
   int64_t first_row_;
-  PackedRows packed_rows_;
-  float *packed_panels_, *sums_;
+  typename Numbers::Rows packed_rows_;
+  Word* packed_panels_;
+  float* sums_;
 };
 
 // For smaller GEMMs waking the threads takes longer than the GEMM.
 constexpr double kFlopsForThreads = 2e6;
 
+template <class Numbers>
+void run_in(const GemmCall& call, int threads, float* scratch) {
+  const auto needs = Workspace::of<Numbers>(call, threads);
+  const Grid grid(call, threads);
+  const EvenParts rows({0, call.m()}, grid.rows),
+      panels({0, align_up(call.n(), Numbers::kColumns) / Numbers::kColumns}, grid.columns);
+#pragma omp parallel for schedule(static) \
+    num_threads(threads) if (flops_of(call) >= kFlopsForThreads)
+  for (int64_t part = 0; part < threads; ++part) {
+    const IndexRange own_rows = rows[part / grid.columns], own_panels = panels[part % grid.columns];
+    if (own_rows.size() == 0 || own_panels.size() == 0) continue;
+    RectangleGemm<Numbers>(call, own_rows, own_panels, needs,
+                           scratch + omp_get_thread_num() * needs.words())
+        .run();
+  }
+}
+
+// Calls f.operator()<Numbers>() with the way that the products of these operands are summed.
+template <class F>
+auto with_numbers(const GemmCall& call, Bf16Products products, const F& f) {
+  const bool exact = is_exact_in_bf16(call.a.dtype) && is_exact_in_bf16(call.b.dtype);
+  if (exact && products == Bf16Products::kAvx512Bf16) return f.template operator()<Avx512Pairs>();
+  if (exact && products == Bf16Products::kAmxBf16) return f.template operator()<AmxPairs>();
+  return f.template operator()<Fp32Numbers>();
+}
+
+// "auto" resolved.
+Bf16Products available(Bf16Products products) {
+  if (products != Bf16Products::kAuto) return products;
+  return why_no_bf16_products(Bf16Products::kAmxBf16).empty() ? Bf16Products::kAmxBf16
+                                                              : Bf16Products::kFma;
+}
+
 }  // namespace
 
+CpuGemm::CpuGemm(int threads, Bf16Products products)
+    : threads_(threads), wanted_(products), products_(available(products)) {}
+
+// Of whatever restore() may choose, which can come after reserve().
+int64_t CpuGemm::scratch_bytes(const GemmCall& call) const {
+  const auto bytes = [&](Bf16Products products) {
+    return with_numbers(call, products, [&]<class Numbers>() {
+      return threads_ * Workspace::of<Numbers>(call, threads_).words() * 4;
+    });
+  };
+  if (wanted_ != Bf16Products::kAuto) return bytes(products_);
+  return std::max(
+      {bytes(Bf16Products::kFma), bytes(Bf16Products::kAvx512Bf16), bytes(Bf16Products::kAmxBf16)});
+}
+
 void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
-  int64_t floats = 0;
-  for (const GemmCall& call : calls) floats = std::max(floats, Workspace(call, threads_).floats());
-  scratch_.reserve(allocator, threads_ * floats * 4);
+  int64_t bytes = 0;
+  for (const GemmCall& call : calls) bytes = std::max(bytes, scratch_bytes(call));
+  scratch_.reserve(allocator, bytes);
 }
 
 void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
   if (call.m() == 0 || call.n() == 0) return;
-  const Workspace needs(call, threads_);
-  check(threads_ * needs.floats() * 4 <= scratch_.bytes(),
-        "GEMM needs {} bytes of scratch, reserved {}", threads_ * needs.floats() * 4,
-        scratch_.bytes());
-  const Grid grid(call, threads_);
-  const EvenParts rows({0, call.m()}, grid.rows),
-      panels({0, align_up(call.n(), kPanelColumns) / kPanelColumns}, grid.columns);
-#pragma omp parallel for schedule(static) \
-    num_threads(threads_) if (flops_of(call) >= kFlopsForThreads)
-  for (int64_t part = 0; part < threads_; ++part) {
-    const IndexRange own_rows = rows[part / grid.columns], own_panels = panels[part % grid.columns];
-    if (own_rows.size() == 0 || own_panels.size() == 0) continue;
-    RectangleGemm(call, own_rows, own_panels, needs,
-                  scratch_.floats() + omp_get_thread_num() * needs.floats())
-        .run();
+  check(scratch_bytes(call) <= scratch_.bytes(), "GEMM needs {} bytes of scratch, reserved {}",
+        scratch_bytes(call), scratch_.bytes());
+  with_numbers(call, products_,
+               [&]<class Numbers>() { run_in<Numbers>(call, threads_, scratch_.floats()); });
+}
+
+namespace {
+
+constexpr const char* kChoiceKey = "bf16 products";
+
+}  // namespace
+
+std::vector<GemmChoice> CpuGemm::choices() const {
+  if (products_ == Bf16Products::kFma) return {};
+  return {{kChoiceKey, std::string(name_of(products_))}};
+}
+
+void CpuGemm::restore(std::span<const GemmChoice> choices) {
+  std::string stored(name_of(Bf16Products::kFma));
+  for (const GemmChoice& choice : choices)
+    if (choice.key == kChoiceKey) stored = choice.algorithm;
+  if (stored == name_of(products_)) return;
+  const auto known = enum_from_name<Bf16Products>(stored);
+  if (wanted_ == Bf16Products::kAuto && known && why_no_bf16_products(*known).empty()) {
+    products_ = *known;
+    spdlog::info("resume: products of BF16 numbers are summed as before, by {}", stored);
+    return;
   }
+  spdlog::warn(
+      "resume: products of BF16 numbers were summed by {}, now by {}: the run goes on with other "
+      "low "
+      "bits (device.bf16_products)",
+      stored, name_of(products_));
+}
+
+std::string CpuGemm::description() const {
+  const std::string own = cpu_gemm_description();
+  if (products_ == Bf16Products::kFma) return own;
+  return own + (products_ == Bf16Products::kAmxBf16 ? "; BF16 by AMX" : "; BF16 by AVX512_BF16");
 }
 
 std::string cpu_gemm_description() {

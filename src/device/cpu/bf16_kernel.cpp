@@ -1,0 +1,179 @@
+#include "device/cpu/bf16_kernel.h"
+
+#include <array>
+#include <utility>
+
+#include "core/check.h"
+#include "core/prefetch.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// The instructions are asked for at run time, whatever the build is for.
+#define MPT_AVX512_BF16 __attribute__((target("avx512f,avx512bf16")))
+#define MPT_AMX_BF16 __attribute__((target("avx512f,amx-tile,amx-bf16")))
+#endif
+
+namespace mpt {
+
+#if defined(__x86_64__)
+namespace {
+
+// d (+)= alpha sums, a row of it.
+__attribute__((target("avx512f"))) inline void add_row(const PairKernelCall& call, int64_t row,
+                                                       int vector, __m512 sums) {
+  float* const d = call.d + row * call.ldd + int64_t{vector} * kPairLanes;
+  const __m512 alpha = _mm512_set1_ps(call.alpha);
+  _mm512_storeu_ps(d, call.accumulate == Accumulate::kYes
+                          ? _mm512_fmadd_ps(alpha, sums, _mm512_loadu_ps(d))
+                          : _mm512_mul_ps(alpha, sums));
+}
+
+// --- vdpbf16ps -----------------------------------------------------------------------------------
+
+template <int kRows, int kVectors>
+MPT_AVX512_BF16 void avx512_kernel(const PairKernelCall& call) {
+  __m512 sums[kRows][kVectors];
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_setzero_ps();
+  for (int64_t pair = 0; pair < call.pairs; ++pair) {
+    if (pair % kPairsPerLine == 0)
+      prefetch<Use::kRead, Cache::kSecond>(call.prefetched[pair / kPairsPerLine], kCacheLine);
+    __m512bh b[kVectors];
+    for (int v = 0; v < kVectors; ++v)
+      b[v] = (__m512bh)_mm512_loadu_si512(call.b + pair * kPairColumns + v * kPairLanes);
+    for (int i = 0; i < kRows; ++i) {
+      const auto a = (__m512bh)_mm512_set1_epi32(int(call.a[i * kPairRowStride + pair]));
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_dpbf16_ps(sums[i][v], a, b[v]);
+    }
+  }
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v) add_row(call, i, v, sums[i][v]);
+}
+
+using Kernel = void (*)(const PairKernelCall&);
+template <int kVectors>
+constexpr auto kAvx512Kernels = []<int... kRow>(std::integer_sequence<int, kRow...>) {
+  return std::array<Kernel, kAvx512Rows>{avx512_kernel<kRow + 1, kVectors>...};
+}
+(std::make_integer_sequence<int, kAvx512Rows>{});
+
+// --- AMX -----------------------------------------------------------------------------------------
+
+// Intel's Software Developer's Manual, LDTILECFG: palette 1, tiles of 16 rows of 64 bytes.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes_of_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileShapes) == 64);
+
+constexpr int64_t kPanelBytes = kPairColumns * 4, kRowBytes = kPairRowStride * 4;
+
+// The sums of tiles 0 to 3, [2 x 2] of 16 x 16, to `sums` [kAmxRows, kPairColumns].
+MPT_AMX_BF16 void store_tiles(float* sums) {
+  _tile_stored(0, sums, kPanelBytes);
+  _tile_stored(1, sums + kPairLanes, kPanelBytes);
+  _tile_stored(2, sums + kAmxTileRows * kPairColumns, kPanelBytes);
+  _tile_stored(3, sums + kAmxTileRows * kPairColumns + kPairLanes, kPanelBytes);
+}
+
+MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
+  const bool more_rows = call.rows > kAmxTileRows, more_columns = call.vectors > 1;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t pair = 0; pair < call.pairs; pair += kPairsPerTile) {
+    for (int64_t line = 0; line < kPairsPerTile / kPairsPerLine; ++line)
+      prefetch<Use::kRead, Cache::kSecond>(call.prefetched[pair / kPairsPerLine + line],
+                                           kCacheLine);
+    _tile_loadd(4, call.a + pair, kRowBytes);
+    _tile_loadd(6, call.b + pair * kPairColumns, kPanelBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    if (more_columns) {
+      _tile_loadd(7, call.b + pair * kPairColumns + kPairLanes, kPanelBytes);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (more_rows) {
+      _tile_loadd(5, call.a + pair + kAmxTileRows * kPairRowStride, kRowBytes);
+      _tile_dpbf16ps(2, 5, 6);
+      if (more_columns) _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+}
+
+// --- what there is -------------------------------------------------------------------------------
+
+bool has_leaf(unsigned leaf) { return __get_cpuid_max(0, nullptr) >= leaf; }
+
+bool processor_has_avx512_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __builtin_cpu_supports("avx512f") && has_leaf(7) &&
+         __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5)) != 0;
+}
+
+bool processor_has_amx_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  return __builtin_cpu_supports("avx512f") && has_leaf(7) &&
+         __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
+}
+
+// Linux lets a process use the tiles' registers only after it asked (arch_prctl(2), since 5.16).
+bool system_grants_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+
+void run_avx512_kernel(const PairKernelCall& call) {
+  (call.vectors == 1 ? kAvx512Kernels<1> : kAvx512Kernels<2>)[size_t(call.rows) - 1](call);
+}
+
+void run_amx_kernel(const PairKernelCall& call) {
+  alignas(64) float sums[kAmxRows * kPairColumns];
+  multiply_tiles(call);
+  store_tiles(sums);
+  for (int64_t row = 0; row < call.rows; ++row)
+    for (int v = 0; v < call.vectors; ++v)
+      add_row(call, row, v, _mm512_loadu_ps(sums + row * kPairColumns + int64_t{v} * kPairLanes));
+}
+
+MPT_AMX_BF16 AmxTiles::AmxTiles() {
+  static constexpr TileShapes
+      shapes;  // not on the stack: GCC 12 reads only its first bytes, as it thinks
+  _tile_loadconfig(&shapes);
+}
+MPT_AMX_BF16 AmxTiles::~AmxTiles() { _tile_release(); }
+
+std::string why_no_bf16_products(Bf16Products products) {
+  if (products == Bf16Products::kAvx512Bf16 && !processor_has_avx512_bf16())
+    return "the processor has no AVX512_BF16";
+  if (products == Bf16Products::kAmxBf16) {
+    if (!processor_has_amx_bf16()) return "the processor has no AMX-BF16, or AVX-512";
+    if (!system_grants_tiles()) return "the system does not grant the use of AMX";
+  }
+  return "";
+}
+
+#else
+
+void run_avx512_kernel(const PairKernelCall&) { throw LogicError("no x86-64"); }
+void run_amx_kernel(const PairKernelCall&) { throw LogicError("no x86-64"); }
+AmxTiles::AmxTiles() = default;
+AmxTiles::~AmxTiles() = default;
+
+std::string why_no_bf16_products(Bf16Products products) {
+  const bool any = products == Bf16Products::kFma || products == Bf16Products::kAuto;
+  return any ? "" : "it is an instruction of x86-64";
+}
+
+#endif
+
+}  // namespace mpt

@@ -1,0 +1,52 @@
+// Kernels of GEMMs by instructions that multiply pairs of BF16 numbers: those of a few rows of A by a
+// panel of columns of B, both packed (bf16_packing.h).
+//
+// docs/numerics.md "Products of BF16 numbers" says what they compute.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/bf16_products.h"
+#include "device/gemm.h"
+
+namespace mpt {
+
+// Two neighbouring terms of a row of A or a column of B, the first one in the low half.
+using Bf16Pair = uint32_t;
+
+inline constexpr int64_t kPairDepth = 512;    // terms that a call sums at most
+inline constexpr int64_t kPairsPerTile = 16;  // packed terms are a multiple of as many pairs
+inline constexpr int kPairLanes = 16, kPairVectors = 2;
+inline constexpr int64_t kPairColumns = int64_t{kPairVectors} * kPairLanes;  // of a panel
+inline constexpr int kAvx512Rows = 14, kAmxTileRows = 16, kAmxRows = 2 * kAmxTileRows;
+// Of packed rows; not a power of two, so that they do not compete for a few sets of L1.
+inline constexpr int64_t kPairRowStride = kPairDepth / 2 + 16;
+inline constexpr int64_t kPairsPerLine = 8;  // a line is prefetched every so many pairs
+
+struct PairKernelCall {
+  int rows;           // 1 to kAvx512Rows or kAmxRows
+  int vectors;        // of columns: 1 to kPairVectors
+  const Bf16Pair* a;  // rows kPairRowStride apart, as many as make whole tiles
+  const Bf16Pair* b;  // [pairs, kPairColumns]
+  int64_t pairs;      // a multiple of kPairsPerTile
+  float alpha;
+  Accumulate accumulate;
+  float* d;  // [rows, vectors * kPairLanes]: alpha A B, added to d or replacing it
+  int64_t ldd;
+  const std::byte* const* prefetched;  // addresses to prefetch, one every kPairsPerLine pairs
+};
+
+void run_avx512_kernel(const PairKernelCall& call);
+void run_amx_kernel(const PairKernelCall& call);
+
+// What a thread needs around calls of run_amx_kernel(): the shape of its tiles.
+class AmxTiles {
+ public:
+  AmxTiles();
+  ~AmxTiles();
+  AmxTiles(const AmxTiles&) = delete;
+  AmxTiles& operator=(const AmxTiles&) = delete;
+};
+
+}  // namespace mpt

@@ -1,0 +1,28 @@
+// Runs code with AMX instructions on a processor that has none: it takes the signal of each and does
+// what Intel's Software Developer's Manual says the instruction does. LDTILECFG, TILERELEASE, TILEZERO,
+// TILELOADD, TILESTORED and TDPBF16PS; anything else ends the process.
+//
+//   const AmxEmulator emulator;   // while it exists, in all threads
+//   code_with_amx();
+//   emulator.products();          // TDPBF16PS that were met
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+
+namespace mpt::test {
+
+class AmxEmulator {
+ public:
+  AmxEmulator();
+  ~AmxEmulator();
+  AmxEmulator(const AmxEmulator&) = delete;
+  AmxEmulator& operator=(const AmxEmulator&) = delete;
+
+  [[nodiscard]] int64_t products() const;
+
+ private:
+  struct sigaction former_;
+};
+
+}  // namespace mpt::test
