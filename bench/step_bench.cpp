@@ -2,7 +2,8 @@
 // second.
 //
 //   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where these
-//   differ); rules adamw and m_plus_adam
+//   differ); rules adamw and m_plus_adam. bf16+amx_bf16 and so on: products of BF16 numbers by that
+//   instruction, where the processor has it
 //   step_bench --breakdown ...                  also milliseconds a step by operation, of these themselves
 //   step_bench --bound ...                      of fp32/adamw also the bound (step_bound.h), its parts in
 //                                               milliseconds, and % of it: its GEMMs are run between the
@@ -43,16 +44,17 @@ namespace {
 bool breakdown = false, with_bound = false;  // what the options ask for
 
 struct Regime {
-  const char* name;
+  std::string name;
   WeightFormat weights;
   ComputeFormat compute;
+  Bf16Products products = Bf16Products::kFma;
 
   [[nodiscard]] Format others() const {
     return weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
   }
 };
 
-constexpr std::array<Regime, 8> kRegimes{
+const std::array<Regime, 8> kRegimes{
     {{"fp32", WeightFormat::kF32, ComputeFormat::kF32},
      {"bf16", WeightFormat::kBF16, ComputeFormat::kBF16},
      {"bf16-fp8", WeightFormat::kBF16, ComputeFormat::kFp8},
@@ -61,6 +63,18 @@ constexpr std::array<Regime, 8> kRegimes{
      {"nvfp4-bf16", WeightFormat::kNvfp4, ComputeFormat::kBF16},
      {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8},
      {"mxfp8-bf16", WeightFormat::kMxfp8, ComputeFormat::kBF16}}};
+
+// Those above, and some once more for each instruction for pairs of BF16 numbers.
+std::vector<Regime> regimes() {
+  std::vector<Regime> all(kRegimes.begin(), kRegimes.end());
+  for (const Bf16Products products : {Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
+    for (const Regime& regime : kRegimes)
+      if (why_no_bf16_products(products).empty() &&
+          (regime.name == "bf16" || regime.name == "block_fp8-fp8"))
+        all.push_back({fmt::format("{}+{}", regime.name, name_of(products)), regime.weights,
+                       regime.compute, products});
+  return all;
+}
 
 RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view rule) {
   RunConfig config;
@@ -73,6 +87,7 @@ RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view r
   config.precision.optimizer_state = config.precision.gradient = regime.others();
   config.optimizer.rule = benchmarked_rule(rule, {.additive = 1e-3, .multiplicative = 1e-4});
   config.train.steps = 1000;
+  config.device = {.type = DeviceType::kCpu, .bf16_products = regime.products};
   return config;
 }
 
@@ -181,8 +196,7 @@ void warm_up(TrainingStep& step) {
 
 void training_step(benchmark::State& state, const Shape& shape, const Regime& regime,
                    std::string_view rule) {
-  RunConfig config = config_of(shape, regime, rule);
-  config.device.type = DeviceType::kCpu;
+  const RunConfig config = config_of(shape, regime, rule);
   const std::unique_ptr<Device> device = make_device(config.device);
   const double limit = measured_gemm_rate(*device);
   Profile profile;
@@ -218,10 +232,10 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
 
 void register_all() {
   for (const Shape& shape : kShapes)
-    for (const Regime& regime : kRegimes)
+    for (const Regime& regime : regimes())
       for (const char* rule : {"adamw", "m_plus_adam"})
         benchmark::RegisterBenchmark(fmt::format("{}/{}/{}", shape.name, regime.name, rule).c_str(),
-                                     [&shape, &regime, rule](benchmark::State& state) {
+                                     [&shape, regime, rule](benchmark::State& state) {
                                        training_step(state, shape, regime, rule);
                                      })
             ->Unit(benchmark::kMillisecond)

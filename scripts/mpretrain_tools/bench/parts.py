@@ -256,7 +256,7 @@ def waited(table):
     return {"%wait": float(row[head.index("self_%")])} if head and row else {}
 
 
-STEP_FILTER = "^([A-E]/(fp32|bf16)/|[AE]/)"
+STEP_FILTER = "^([A-E]/(fp32|bf16)[/+]|[AE]/)"
 PARTS = [
     program_part(
         "bound",

@@ -74,6 +74,11 @@ static_assert(sizeof(TileShapes) == 64);
 
 constexpr int64_t kPanelBytes = kPairColumns * 4, kRowBytes = kPairRowStride * 4;
 
+// Their whole content has to be in memory: GCC 12 believes that the instruction reads less.
+constexpr TileShapes kTileShapes;
+MPT_AMX_BF16 void set_tile_shapes() { _tile_loadconfig(&kTileShapes); }
+MPT_AMX_BF16 void release_tiles() { _tile_release(); }
+
 // The sums of tiles 0 to 3, [2 x 2] of 16 x 16, to `sums` [kAmxRows, kPairColumns].
 MPT_AMX_BF16 void store_tiles(float* sums) {
   _tile_stored(0, sums, kPanelBytes);
@@ -145,12 +150,8 @@ void run_amx_kernel(const PairKernelCall& call) {
       add_row(call, row, v, _mm512_loadu_ps(sums + row * kPairColumns + int64_t{v} * kPairLanes));
 }
 
-MPT_AMX_BF16 AmxTiles::AmxTiles() {
-  static constexpr TileShapes
-      shapes;  // not on the stack: GCC 12 reads only its first bytes, as it thinks
-  _tile_loadconfig(&shapes);
-}
-MPT_AMX_BF16 AmxTiles::~AmxTiles() { _tile_release(); }
+AmxTiles::AmxTiles() { set_tile_shapes(); }
+AmxTiles::~AmxTiles() { release_tiles(); }
 
 std::string why_no_bf16_products(Bf16Products products) {
   if (products == Bf16Products::kAvx512Bf16 && !processor_has_avx512_bf16())

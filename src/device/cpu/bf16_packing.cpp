@@ -41,7 +41,7 @@ void with_bits(DType type, const F& f) {
     case DType::kE5M2:
       return f.template operator()<Fp8Bits<kE5M2>>();
     default:
-      throw LogicError("{} is not exact in bf16", name_of(type));
+      throw LogicError(fmt::format("{} is not exact in bf16", name_of(type)));
   }
 }
 
