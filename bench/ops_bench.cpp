@@ -6,11 +6,13 @@
 // half of its GEMMs: two forward, and backward five, with the scores computed again. Counters:
 // GB/s of the bytes that must move at least, each operand once, and its percentage of what memory
 // read and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
+// pair_kernel/<instruction>: the GEMM kernel for pairs of BF16 numbers, its operands in the first cache.
 #include <numeric>
 
+#include "device/cpu/bf16_kernel.h"
+#include "model/formulas/rope_table.h"
 #include "model/llama.h"
 #include "model/parameters.h"
-#include "model/rope_table.h"
 #include "operation.h"
 #include "precision/codec_ops.h"
 #include "precision/fp8_ops.h"
@@ -339,6 +341,59 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   });
 }
 
+// --- instructions for pairs of BF16 numbers -------------------------------------------------------
+
+// Operands of a kernel that the first cache holds, for one thread.
+struct PairOperands {
+  std::vector<Bf16Pair> a = std::vector<Bf16Pair>(kAmxRows * kPairRowStride, 0x3c003c00);
+  std::vector<Bf16Pair> b = std::vector<Bf16Pair>(kPairDepth / 2 * kPairColumns, 0x3c003c00);
+  std::vector<float> d = std::vector<float>(kAmxRows * kPairColumns);
+  std::vector<const std::byte*> prefetched = std::vector(
+      size_t(kPairDepth / 2 / kPairsPerLine), reinterpret_cast<const std::byte*>(d.data()));
+
+  [[nodiscard]] PairKernelCall call(int rows) {
+    return {.rows = rows,
+            .vectors = kPairVectors,
+            .a = a.data(),
+            .b = b.data(),
+            .pairs = kPairDepth / 2,
+            .alpha = 1,
+            .accumulate = Accumulate::kNo,
+            .d = d.data(),
+            .ldd = kPairColumns,
+            .prefetched = prefetched.data()};
+  }
+};
+
+// Beside the rate of FP32 multiply-adds in registers: what a GEMM can gain by the instruction.
+Operation pair_kernel(Bf16Products products) {
+  constexpr int64_t kCalls = 1000;
+  const int threads = omp_get_max_threads(),
+            rows = products == Bf16Products::kAmxBf16 ? kAmxRows : kAvx512Rows;
+  auto operands = std::make_shared<std::vector<PairOperands>>(size_t(threads));
+  const auto call = [operands, products, threads, rows] {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; ++t) {
+      const PairKernelCall one = (*operands)[size_t(t)].call(rows);
+      if (products == Bf16Products::kAmxBf16) {
+        const AmxTiles tiles;
+        for (int64_t i = 0; i < kCalls; ++i) run_amx_kernel(one);
+      } else {
+        for (int64_t i = 0; i < kCalls; ++i) run_avx512_kernel(one);
+      }
+    }
+  };
+  return {.call = call,
+          .flops = 2.0 * double(kCalls) * rows * double(kPairColumns) * kPairDepth * threads};
+}
+
+void add_pair_kernels() {
+  for (const Bf16Products products : {Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
+    if (why_no_bf16_products(products).empty())
+      add_operation(fmt::format("pair_kernel/{}", name_of(products)),
+                    [products](Workbench&) { return pair_kernel(products); });
+}
+
 // --- the list ------------------------------------------------------------------------------------
 
 void add(const NamedOperation& named, const Shape& shape, DType type) {
@@ -362,6 +417,7 @@ void register_all() {
     return *std::ranges::find_if(kShapes, [&](const Shape& shape) { return shape.name == name; });
   };
   for (const char* name : {"A", "E"}) register_shape(shape_named(name));
+  add_pair_kernels();
   for (const char* name : {"A", "B", "E"})
     for (const NamedOperation& pass : kAttention)
       for (const DType type : {DType::kF32, DType::kBF16}) add(pass, shape_named(name), type);
