@@ -3,10 +3,11 @@
 //
 //   GOMP_SPINCOUNT=2000 ops_bench --benchmark_filter=swiglu
 // Names: <operation>/<shape>/<storage type>, shapes as in shapes.h. Attention counts the causal
-// half of its GEMMs: two forward, and backward five, with the scores computed again. Counters:
-// GB/s of the bytes that must move at least, each operand once, and its percentage of what memory
-// read and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
-// pair_kernel/<instruction>: the GEMM kernel for pairs of BF16 numbers, its operands in the first cache.
+// half of its GEMMs: two forward, and backward five, with the scores computed again. Counters: GB/s
+// of the bytes that must move at least, each operand once, and its percentage of what memory read
+// and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
+// pair_kernel/<instruction>: the GEMM kernel for pairs of BF16 numbers, its operands in the first
+// cache.
 #include <numeric>
 
 #include "device/cpu/bf16_kernel.h"
@@ -341,7 +342,8 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   });
 }
 
-// --- instructions for pairs of BF16 numbers -------------------------------------------------------
+// --- instructions for pairs of BF16 numbers
+// -------------------------------------------------------
 
 // Operands of a kernel that the first cache holds, for one thread.
 struct PairOperands {

@@ -70,8 +70,8 @@ struct ConvertedCheckpoint {
 // Widening is exact, narrowing rounds to nearest; weights that have the format already are copied.
 ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options);
 
-// The verb `checkpoint average`: the mean of the weights of several checkpoints of one model, or the
-// EMA that a run kept.
+// The verb `checkpoint average`: the mean of the weights of several checkpoints of one model, or
+// the EMA that a run kept.
 
 struct AverageOptions {
   std::vector<std::string>
@@ -89,9 +89,9 @@ struct AveragedCheckpoints {
   WeightChanges changes;                 // by storing the mean
 };
 
-// The checkpoints are in their order, the newest last. Means are formed in FP64, and rounded once to FP32 and once more to the stored format. Data,
-// tokenizer and seed are those of the last checkpoint. Throws Error unless there are two or more, of
-// the same model, or one with an EMA.
+// The checkpoints are in their order, the newest last. Means are formed in FP64, and rounded once
+// to FP32 and once more to the stored format. Data, tokenizer and seed are those of the last
+// checkpoint. Throws Error unless there are two or more, of the same model, or one with an EMA.
 AveragedCheckpoints average_checkpoints(FileSystem& fs, const AverageOptions& options);
 
 }  // namespace mpt

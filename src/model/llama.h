@@ -2,8 +2,8 @@
 // memory is planned up front.
 //
 // Pre-norm blocks of RMSNorm, RoPE, causal attention with grouped queries and SwiGLU; a head of its
-// own or tied to the embedding; mean cross entropy in row chunks, so that logits of a whole batch are
-// never stored. Results do not depend on the number of threads.
+// own or tied to the embedding; mean cross entropy in row chunks, so that logits of a whole batch
+// are never stored. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -102,11 +102,11 @@ class Llama {
   void end_evaluation() { linears_.reduce_amaxes(); }
   // Forward only; returns the sum of the losses.
   double evaluate(const TokenBatch& batch);
-  // Forward only, without losses; the scales of FP8 operands stay as they are. Does not wait for the
-  // device, as visit_logits() does.
+  // Forward only, without losses; the scales of FP8 operands stay as they are. Does not wait for
+  // the device, as visit_logits() does.
   void read(const TokenBatch& batch);
-  // Passes the logits [V] of positions of the last micro-batch, which evaluate() or read() was given,
-  // to `visit` with their index in `positions`. They count over all rows and ascend.
+  // Passes the logits [V] of positions of the last micro-batch, which evaluate() or read() was
+  // given, to `visit` with their index in `positions`. They count over all rows and ascend.
   void visit_logits(std::span<const int64_t> positions,
                     const std::function<void(size_t, std::span<const float>)>& visit);
   // The loss of every position of the last micro-batch, 0 where there is no target.

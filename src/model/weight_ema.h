@@ -1,8 +1,8 @@
 // The exponential moving average of a run's weights, in FP32 (train.ema_decay).
 //
-// After step t it is the mean of the weights after steps 1 to t, each with `decay` times the weight of
-// the next (docs/numerics.md "EMA of weights"). What those steps were, updates or skipped ones, is
-// the same to it. It is a state of checkpoints, and nothing in training reads it.
+// After step t it is the mean of the weights after steps 1 to t, each with `decay` times the weight
+// of the next (docs/numerics.md "EMA of weights"). What those steps were, updates or skipped ones,
+// is the same to it. It is a state of checkpoints, and nothing in training reads it.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,8 @@ class CodecOps {
   // Call after every update of a tensor: moves the tensor's scale if the next step could run out of
   // block scales (docs/numerics.md "Sticky scales"). No-op for formats where rescales() is false.
   virtual void rescale(const EncodedTensor& tensor) = 0;
-  // mean += share (weight - mean), in FP32, for the update blocks `own` of `weights`; no other element
-  // of `mean` [rows, cols] need exist.
+  // mean += share (weight - mean), in FP32, for the update blocks `own` of `weights`; no other
+  // element of `mean` [rows, cols] need exist.
   virtual void follow(const EncodedTensor& weights, BlockRange own, const Tensor& mean,
                       float share) = 0;
 };

@@ -50,8 +50,8 @@ struct TrainingModel {
   // Fetches weights that other ranks updated and refreshes what depends on them. Call after a step,
   // before anything but the next step reads weights.
   void all_gather_weights() { data_parallel.all_gather_weights(); }
-  // Call after every step, of each in turn, if it was not abandoned: moves the EMA of weights, which several
-  // ranks fetch for it instead of during the next step.
+  // Call after every step, of each in turn, if it was not abandoned: moves the EMA of weights,
+  // which several ranks fetch for it instead of during the next step.
   void follow_weights(int64_t step);
 };
 

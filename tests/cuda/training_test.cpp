@@ -202,8 +202,8 @@ std::vector<Regime> regimes_in_fp8() {
 
 class CudaFp8Training : public CudaTraining {};
 
-// Codes of weights are the same whether they are kept or made again, also when they are replayed and
-// evaluation uses their memory in between.
+// Codes of weights are the same whether they are kept or made again, also when they are replayed
+// and evaluation uses their memory in between.
 TEST_P(CudaFp8Training, CodesOfOneLayerChangeNoBits) {
   const auto with = [&](const std::string& name, const std::string& codes) {
     return config(name, {"device.fp8_weight_codes=" + codes, "eval.every_steps=1"});
@@ -226,8 +226,8 @@ INSTANTIATE_TEST_SUITE_P(Regimes, CudaTraining, testing::ValuesIn(kRegimes),
 
 using CudaRun = CudaTraining;
 
-// Weights and what GEMMs read of them, in bytes a parameter; model/llama_fp8_memory_test.cpp derives
-// them. BF16 GEMMs read BF16 weights as they are stored, padded by 0.002.
+// Weights and what GEMMs read of them, in bytes a parameter; model/llama_fp8_memory_test.cpp
+// derives them. BF16 GEMMs read BF16 weights as they are stored, padded by 0.002.
 TEST_F(CudaRun, PlansLessForLowerPrecision) {
   const struct {
     const char* config;
@@ -333,7 +333,8 @@ TEST_F(CudaRun, SaysThatDocumentsTakeGemms) {
 
 #ifdef MPT_FAKE_CUDA
 
-// As many as leave the head-room of the memory that is free, and then no more than planned is taken.
+// As many as leave the head-room of the memory that is free, and then no more than planned is
+// taken.
 TEST_F(CudaRun, TakesTheRowsThatFitItsFreeMemory) {
   const RunConfig run =
       config("rows", {"batch.seq_len=64", "batch.tokens_per_step=384", "batch.micro_batch_rows=0"});

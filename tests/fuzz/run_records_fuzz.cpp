@@ -1,5 +1,5 @@
-// Reads any bytes as what a run recorded: metrics.jsonl, samples.jsonl, config.json and report.json; and
-// makes a page of it.
+// Reads any bytes as what a run recorded: metrics.jsonl, samples.jsonl, config.json and
+// report.json; and makes a page of it.
 #include <filesystem>
 
 #include "fuzz/input_directory.h"

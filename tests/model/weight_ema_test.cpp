@@ -1,5 +1,5 @@
-// The EMA of weights: the weighted mean of what was stored, in every format, and for every cut of the
-// parameters over ranks.
+// The EMA of weights: the weighted mean of what was stored, in every format, and for every cut of
+// the parameters over ranks.
 #include "model/weight_ema.h"
 
 #include <cmath>

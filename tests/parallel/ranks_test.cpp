@@ -84,7 +84,8 @@ std::vector<std::string> with_documents(std::vector<std::string> overrides) {
   return overrides;
 }
 
-// Documents that do not see each other; and grouped queries, normed heads and a tied matrix, whose gradient comes from both ends.
+// Documents that do not see each other; and grouped queries, normed heads and a tied matrix, whose
+// gradient comes from both ends.
 std::vector<Setting> family() {
   const std::vector<std::string> fp8{"precision.compute=fp8", "precision.fp8_history=3",
                                      "precision.fp8_amax_update=step", "precision.fp8_lm_head=true",

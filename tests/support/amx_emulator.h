@@ -1,6 +1,6 @@
-// Runs code with AMX instructions on a processor that has none: it takes the signal of each and does
-// what Intel's Software Developer's Manual says the instruction does. LDTILECFG, TILERELEASE, TILEZERO,
-// TILELOADD, TILESTORED and TDPBF16PS; anything else ends the process.
+// Runs code with AMX instructions on a processor that has none: it takes the signal of each and
+// does what Intel's Software Developer's Manual says the instruction does. LDTILECFG, TILERELEASE,
+// TILEZERO, TILELOADD, TILESTORED and TDPBF16PS; anything else ends the process.
 //
 //   const AmxEmulator emulator;   // while it exists, in all threads
 //   code_with_amx();

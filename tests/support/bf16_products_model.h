@@ -1,6 +1,6 @@
-// How processors sum products of BF16 numbers, by Intel's Software Developer's Manual: VDPBF16PS and
-// TDPBF16PS. Both take numbers below the normal ones for zero and give zero for them, round to nearest,
-// and fuse each product with its addition.
+// How processors sum products of BF16 numbers, by Intel's Software Developer's Manual: VDPBF16PS
+// and TDPBF16PS. Both take numbers below the normal ones for zero and give zero for them, round to
+// nearest, and fuse each product with its addition.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
-// Runs in phases: what a phase takes over from the one before it, and resuming across its beginning.
+// Runs in phases: what a phase takes over from the one before it, and resuming across its
+// beginning.
 #include <cstring>
 #include <fstream>
 #include <optional>

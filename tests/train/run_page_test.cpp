@@ -70,8 +70,8 @@ TEST(RunRecords, WhatCountsOfARunThatWentBack) {
   EXPECT_TRUE(run.config.is_null());
 }
 
-// Of a step that was sampled twice the last texts count; those of steps that the run went back over are
-// dropped.
+// Of a step that was sampled twice the last texts count; those of steps that the run went back over
+// are dropped.
 TEST(RunRecords, Samples) {
   const TempDirectory directory;
   write(directory / "metrics.jsonl", "{\"step\": 1, \"loss\": 4}\n{\"step\": 4, \"loss\": 3}\n");

@@ -1,5 +1,5 @@
-// Kernels of GEMMs by instructions that multiply pairs of BF16 numbers: those of a few rows of A by a
-// panel of columns of B, both packed (bf16_packing.h).
+// Kernels of GEMMs by instructions that multiply pairs of BF16 numbers: those of a few rows of A by
+// a panel of columns of B, both packed (bf16_packing.h).
 //
 // docs/numerics.md "Products of BF16 numbers" says what they compute.
 #pragma once

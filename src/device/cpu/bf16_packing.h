@@ -1,5 +1,5 @@
-// Packs blocks of a GEMM's operands, BF16 or FP8, as pairs of BF16 numbers, in the order in which the
-// kernels of bf16_kernel.h read them.
+// Packs blocks of a GEMM's operands, BF16 or FP8, as pairs of BF16 numbers, in the order in which
+// the kernels of bf16_kernel.h read them.
 //
 // FP8 values are exact in BF16. Missing terms, up to whole tiles, are zeros.
 #pragma once

@@ -7,10 +7,9 @@
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/prefetch.h"
-#include "device/cpu/bf16_packing.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_prefetch.h"
-#include "device/cpu/gemm_packing.h"
+#include "device/cpu/gemm_numbers.h"
 
 namespace mpt {
 namespace {
@@ -29,91 +28,6 @@ struct Grid {
     columns = threads / rows;
   }
 };
-
-// Ways to pack and to multiply. Each has
-//   Word                a packed element: of 4 bytes
-//   kDepth              terms of a part
-//   kRows, kColumns     of the largest tile; kLanes: columns of a vector
-//   kBlockRows          rows of A packed together
-//   kRowWords           packed rows in words
-//   panel_words(terms)  a packed panel in words
-//   Rows                packed rows: pack(), groups()
-//   Session             what a thread keeps while it calls run()
-//   run(rows, ...)      rows by a panel of columns
-
-// A tile's sums, and where they go.
-struct TileTarget {
-  float alpha;
-  Accumulate accumulate;
-  float* d;
-  int64_t ldd;
-};
-
-// As FP32 numbers, whatever their storage type.
-struct Fp32Numbers {
-  using Word = float;
-  static constexpr int64_t kDepth = mpt::kDepth, kRows = kKernelRows, kColumns = kPanelColumns,
-                           kBlockRows = mpt::kBlockRows, kRowWords = PackedRows::kFloats;
-  static constexpr int kLanes = kTileLanes, kVectors = kKernelVectors;
-  static constexpr int64_t panel_words(int64_t terms) { return terms * kPanelColumns; }
-  struct Session {};
-  using Rows = PackedRows;
-
-  static void pack(const Factor& b, IndexRange columns, IndexRange terms, Word* words) {
-    pack_panels(b, columns, terms, words);
-  }
-  static void run(const Rows& a, int64_t group, const Word* panel, int64_t terms, int vectors,
-                  const TileTarget& to, const std::byte* const* prefetched) {
-    run_kernel(int(a.groups()[group].size()), vectors, a.layout(),
-               {.a = a.group(group),
-                .b = panel,
-                .depth = terms,
-                .alpha = to.alpha,
-                .accumulate = to.accumulate,
-                .d = to.d,
-                .ldd = to.ldd,
-                .prefetched = prefetched});
-  }
-};
-
-// As pairs of BF16 numbers.
-template <int kRowsOfGroup, void (*kKernel)(const PairKernelCall&), class SessionOfKernel>
-struct Bf16Pairs {
-  using Word = Bf16Pair;
-  static constexpr int64_t kDepth = kPairDepth, kRows = kRowsOfGroup, kColumns = kPairColumns,
-                           kBlockRows =
-                               std::min(PackedPairRows::kGroups, int64_t{128} / kRowsOfGroup) *
-                               kRowsOfGroup,
-                           kRowWords = PackedPairRows::words(kRowsOfGroup);
-  static constexpr int kLanes = kPairLanes, kVectors = kPairVectors;
-  static constexpr int64_t panel_words(int64_t terms) { return packed_pairs(terms) * kPairColumns; }
-  using Session = SessionOfKernel;
-  static_assert(kBlockRows <= PackedPairRows::kGroups * kRowsOfGroup);
-
-  struct Rows : PackedPairRows {
-    explicit Rows(Word* words) : PackedPairRows(kRowsOfGroup, words) {}
-  };
-
-  static void pack(const Factor& b, IndexRange columns, IndexRange terms, Word* words) {
-    pack_pair_panels(b, columns, terms, words);
-  }
-  static void run(const Rows& a, int64_t group, const Word* panel, int64_t terms, int vectors,
-                  const TileTarget& to, const std::byte* const* prefetched) {
-    kKernel({.rows = int(a.groups()[group].size()),
-             .vectors = vectors,
-             .a = a.group(group),
-             .b = panel,
-             .pairs = packed_pairs(terms),
-             .alpha = to.alpha,
-             .accumulate = to.accumulate,
-             .d = to.d,
-             .ldd = to.ldd,
-             .prefetched = prefetched});
-  }
-};
-struct NoSession {};
-using Avx512Pairs = Bf16Pairs<kAvx512Rows, run_avx512_kernel, NoSession>;
-using AmxPairs = Bf16Pairs<kAmxRows, run_amx_kernel, AmxTiles>;
 
 // Converts a range of panels to a range of columns.
 template <class Numbers>
@@ -142,8 +56,7 @@ struct Workspace {
 
 float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
 
-// to = before + alpha sums; just alpha sums if `before` is null. For kUsual
-// numbers there is code of its own.
+// to = before + alpha sums; just alpha sums if `before` is null. The usual count has its own loop.
 template <int64_t kUsual, class From, class To>
 void add_sums(const float* sums, float alpha, int64_t count, const From* before, To* to) {
   const auto add = [&](int64_t n) {
@@ -340,7 +253,7 @@ void run_in(const GemmCall& call, int threads, float* scratch) {
   }
 }
 
-// Calls f.operator()<Numbers>() with the way that the products of these operands are summed.
+// Calls f.operator()<Numbers>() with the numbers that these operands are packed as.
 template <class F>
 auto with_numbers(const GemmCall& call, Bf16Products products, const F& f) {
   const bool exact = is_exact_in_bf16(call.a.dtype) && is_exact_in_bf16(call.b.dtype);
@@ -411,9 +324,8 @@ void CpuGemm::restore(std::span<const GemmChoice> choices) {
     return;
   }
   spdlog::warn(
-      "resume: products of BF16 numbers were summed by {}, now by {}: the run goes on with other "
-      "low "
-      "bits (device.bf16_products)",
+      "resume: products of BF16 numbers were summed by {}, now by {} (device.bf16_products): low "
+      "bits of what follows differ",
       stored, name_of(products_));
 }
 

@@ -11,9 +11,9 @@
 namespace mpt {
 
 // Packs blocks of the operands as FP32, whatever their storage type, and multiplies them in
-// registers (gemm_kernel.h); or, if asked to, those of BF16 and FP8 as pairs of BF16 numbers, with the
-// processor's instructions for them (bf16_kernel.h, which has other sums than the following). A BF16
-// result is rounded once.
+// registers (gemm_kernel.h); or, if asked to, those of BF16 and FP8 as pairs of BF16 numbers, with
+// the processor's instructions for them (bf16_kernel.h, which has other sums than the following). A
+// BF16 result is rounded once.
 //
 // D = alpha S_1 + alpha S_2 + ...: the k terms are cut into equal parts of at most kDepth. S_i is
 // the sum of part i in the order of its terms; the parts are added in order, each by a multiply-add

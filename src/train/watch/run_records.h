@@ -1,8 +1,8 @@
 // What a run recorded, by tag, for its report page.
 //
 // metrics.jsonl is read as scripts/mpretrain_tools/runs/metrics.py reads it: a torn record is
-// passed over; of a step that was recorded twice the last record counts; what was recorded beyond the
-// step that a run resumed from or rolled back to is dropped.
+// passed over; of a step that was recorded twice the last record counts; what was recorded beyond
+// the step that a run resumed from or rolled back to is dropped.
 #pragma once
 
 #include <cstdint>
