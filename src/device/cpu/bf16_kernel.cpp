@@ -114,19 +114,17 @@ MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
 
 // --- what there is -------------------------------------------------------------------------------
 
-bool has_leaf(unsigned leaf) { return __get_cpuid_max(0, nullptr) >= leaf; }
-
 bool processor_has_avx512_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __builtin_cpu_supports("avx512f") && has_leaf(7) &&
-         __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5)) != 0;
+  return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+         (a & (1u << 5)) != 0;
 }
 
 bool processor_has_amx_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
-  return __builtin_cpu_supports("avx512f") && has_leaf(7) &&
-         __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
+  return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+         (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
 }
 
 // Linux lets a process use the tiles' registers only after it asked (arch_prctl(2), since 5.16).
