@@ -139,7 +139,7 @@ void run_avx512_kernel(const PairKernelCall& call) {
   (call.vectors == 1 ? kAvx512Kernels<1> : kAvx512Kernels<2>)[size_t(call.rows) - 1](call);
 }
 
-void run_amx_kernel(const PairKernelCall& call) {
+MPT_AMX_BF16 void run_amx_kernel(const PairKernelCall& call) {
   alignas(64) float sums[kAmxRows * kPairColumns];
   multiply_tiles(call);
   store_tiles(sums);
