@@ -1,81 +1,50 @@
 #include "device/cpu/bf16_packing.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 
-#include "core/bf16.h"
 #include "core/check.h"
-#include "core/float_format.h"
+#include "device/cpu/gemm_elements.h"
 
 namespace mpt {
 namespace {
 
-// Storage type of an element, and the bits of its value in BF16.
-struct Bf16Bits {
-  using Stored = uint16_t;
-  static uint16_t of(uint16_t x) { return x; }
-};
-template <FloatFormat kFormat>
-struct Fp8Bits {
-  using Stored = uint8_t;
-  static uint16_t of(uint8_t code) { return kBits[code]; }
-
- private:
-  static inline const std::array<uint16_t, 256> kBits = [] {
-    std::array<uint16_t, 256> bits{};
-    for (uint32_t code = 0; code < bits.size(); ++code)
-      bits[code] = uint16_t(std::bit_cast<uint32_t>(decode<kFormat>(code)) >> 16);
-    return bits;
-  }();
-};
-
-template <class F>
-void with_bits(DType type, const F& f) {
-  switch (type) {
-    case DType::kBF16:
-      return f.template operator()<Bf16Bits>();
-    case DType::kE4M3:
-      return f.template operator()<Fp8Bits<kE4M3>>();
-    case DType::kE5M2:
-      return f.template operator()<Fp8Bits<kE5M2>>();
-    default:
-      throw LogicError(fmt::format("{} is not exact in bf16", name_of(type)));
-  }
+void require_exact(DType type) {
+  check(is_exact_in_bf16(type), "{} is not exact in bf16", name_of(type));
 }
 
-constexpr Bf16Pair pair_of(uint16_t first, uint16_t second) {
-  return Bf16Pair{first} | Bf16Pair{second} << 16;
+// Of an element whose value is exact in BF16.
+template <class Element>
+Bf16Pair bits_of(typename Element::Stored x) {
+  return std::bit_cast<uint32_t>(Element::value(x)) >> 16;
 }
 
-template <class Bits>
-const typename Bits::Stored* row_of(const Tensor& block, int64_t row) {
-  return block.as<typename Bits::Stored>() + row * block.stride;
+template <class Element>
+Bf16Pair pair_of(typename Element::Stored first, typename Element::Stored second) {
+  return bits_of<Element>(first) | bits_of<Element>(second) << 16;
 }
 
 // Neighbours of one row, which holds `terms`, to `count` pairs, the last of them padded.
-template <class Bits>
-void pairs_of_neighbours(const typename Bits::Stored* from, int64_t terms, int64_t count,
+template <class Element>
+void pairs_of_neighbours(const typename Element::Stored* from, int64_t terms, int64_t count,
                          Bf16Pair* to) {
   const int64_t whole = std::clamp<int64_t>(terms / 2, 0, count);
 #pragma omp simd
-  for (int64_t p = 0; p < whole; ++p)
-    to[p] = pair_of(Bits::of(from[2 * p]), Bits::of(from[2 * p + 1]));
-  for (int64_t p = whole; p < count; ++p)
-    to[p] = 2 * p < terms ? pair_of(Bits::of(from[2 * p]), 0) : 0;
+  for (int64_t p = 0; p < whole; ++p) to[p] = pair_of<Element>(from[2 * p], from[2 * p + 1]);
+  for (int64_t p = whole; p < count; ++p) to[p] = 2 * p < terms ? bits_of<Element>(from[2 * p]) : 0;
 }
 
 // Of elements above one another in the rows of terms 2p and 2p + 1; missing terms are zeros.
-template <class Bits>
+template <class Element>
 void pairs_of_rows(const Tensor& block, int64_t p, int64_t column, int64_t count, Bf16Pair* to) {
-  const auto* first = row_of<Bits>(block, std::min(2 * p, block.rows - 1)) + column;
+  const auto* first = row_of<Element>(block, std::min(2 * p, block.rows - 1)) + column;
   if (2 * p + 1 < block.rows) {
-    const auto* second = row_of<Bits>(block, 2 * p + 1) + column;
+    const auto* second = row_of<Element>(block, 2 * p + 1) + column;
 #pragma omp simd
-    for (int64_t i = 0; i < count; ++i) to[i] = pair_of(Bits::of(first[i]), Bits::of(second[i]));
+    for (int64_t i = 0; i < count; ++i) to[i] = pair_of<Element>(first[i], second[i]);
   } else if (2 * p < block.rows) {
-    for (int64_t i = 0; i < count; ++i) to[i] = pair_of(Bits::of(first[i]), 0);
+    for (int64_t i = 0; i < count; ++i) to[i] = bits_of<Element>(first[i]);
   } else {
     std::fill_n(to, count, 0);
   }
@@ -91,18 +60,18 @@ void store_transposed(const Bf16Pair (&rows)[kBlock][kBlock], Bf16Pair* target, 
 }
 
 // A group of A [rows, terms].
-template <class Bits>
+template <class Element>
 void pack_rows(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
   for (int64_t row = 0; row < rows; ++row)
     if (row < block.rows)
-      pairs_of_neighbours<Bits>(row_of<Bits>(block, row), block.cols, pairs,
-                                to + row * kPairRowStride);
+      pairs_of_neighbours<Element>(row_of<Element>(block, row), block.cols, pairs,
+                                   to + row * kPairRowStride);
     else
       std::fill_n(to + row * kPairRowStride, pairs, 0);
 }
 
 // A group of A [terms, rows].
-template <class Bits>
+template <class Element>
 void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
   for (int64_t pair = 0; pair < pairs; pair += kBlock)
     for (int64_t row = 0; row < rows; row += kBlock) {
@@ -110,37 +79,37 @@ void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pa
       const int64_t there = std::clamp<int64_t>(block.cols - row, 0, kBlock);
       for (int64_t p = 0; p < kBlock; ++p)
         if (there == kBlock)
-          pairs_of_rows<Bits>(block, pair + p, row, kBlock, words[p]);
+          pairs_of_rows<Element>(block, pair + p, row, kBlock, words[p]);
         else
-          pairs_of_rows<Bits>(block, pair + p, row, there, words[p]);
+          pairs_of_rows<Element>(block, pair + p, row, there, words[p]);
       store_transposed(words, to + row * kPairRowStride + pair, kPairRowStride);
     }
 }
 
 // B [terms, columns]
-template <class Bits>
+template <class Element>
 void pack_panel_of_terms(const Tensor& block, int64_t column, int64_t pairs, Bf16Pair* to) {
   const int64_t there = std::min(kPairColumns, block.cols - column);
   for (int64_t pair = 0; pair < pairs; ++pair) {
     Bf16Pair* const row = to + pair * kPairColumns;
     if (there == kPairColumns) {
-      pairs_of_rows<Bits>(block, pair, column, kPairColumns, row);
+      pairs_of_rows<Element>(block, pair, column, kPairColumns, row);
     } else {
-      pairs_of_rows<Bits>(block, pair, column, there, row);
+      pairs_of_rows<Element>(block, pair, column, there, row);
       std::fill(row + there, row + kPairColumns, 0);
     }
   }
 }
 
 // B [columns, terms]
-template <class Bits>
+template <class Element>
 void pack_panel(const Tensor& block, int64_t column, int64_t pairs, Bf16Pair* to) {
   for (int64_t c = 0; c < kPairColumns; c += kBlock)
     for (int64_t pair = 0; pair < pairs; pair += kBlock) {
       Bf16Pair words[kBlock][kBlock] = {};
       for (int64_t i = 0; i < std::min<int64_t>(kBlock, block.rows - column - c); ++i)
-        pairs_of_neighbours<Bits>(row_of<Bits>(block, column + c + i) + 2 * pair,
-                                  block.cols - 2 * pair, kBlock, words[i]);
+        pairs_of_neighbours<Element>(row_of<Element>(block, column + c + i) + 2 * pair,
+                                     block.cols - 2 * pair, kBlock, words[i]);
       store_transposed(words, to + pair * kPairColumns + c, kPairColumns);
     }
 }
@@ -148,32 +117,34 @@ void pack_panel(const Tensor& block, int64_t column, int64_t pairs, Bf16Pair* to
 }  // namespace
 
 void PackedPairRows::pack(const Factor& a, IndexRange rows, IndexRange terms) {
+  require_exact(a.matrix.dtype);
   groups_ = EvenParts::of_at_most({0, rows.size()}, most_rows_);
   check(groups_.count() <= kGroups, "{} rows in groups of {}", rows.size(), most_rows_);
   const int64_t pairs = packed_pairs(terms.size());
-  with_bits(a.matrix.dtype, [&]<class Bits>() {
+  with_element(a.matrix.dtype, [&]<class Element>() {
     for (int64_t g = 0; g < groups_.count(); ++g) {
       const IndexRange own{rows.begin + groups_[g].begin, rows.begin + groups_[g].end};
       const Tensor block = a.block(own, terms);
       Bf16Pair* const to = words_ + g * slot_rows(most_rows_) * kPairRowStride;
       const int64_t slot = align_up(own.size(), kAmxTileRows);
       if (a.terms_are_rows)
-        pack_rows_of_terms<Bits>(block, slot, pairs, to);
+        pack_rows_of_terms<Element>(block, slot, pairs, to);
       else
-        pack_rows<Bits>(block, slot, pairs, to);
+        pack_rows<Element>(block, slot, pairs, to);
     }
   });
 }
 
 void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, Bf16Pair* words) {
+  require_exact(b.matrix.dtype);
   const int64_t pairs = packed_pairs(terms.size());
   const Tensor block = b.block(columns, terms);
-  with_bits(b.matrix.dtype, [&]<class Bits>() {
+  with_element(b.matrix.dtype, [&]<class Element>() {
     for (int64_t column = 0; column < columns.size(); column += kPairColumns) {
       if (b.terms_are_rows)
-        pack_panel_of_terms<Bits>(block, column, pairs, words + column * pairs);
+        pack_panel_of_terms<Element>(block, column, pairs, words + column * pairs);
       else
-        pack_panel<Bits>(block, column, pairs, words + column * pairs);
+        pack_panel<Element>(block, column, pairs, words + column * pairs);
     }
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "core/check.h"
@@ -18,6 +19,13 @@ constexpr int64_t kLongestLine = int64_t{64} << 20;
 bool before(const RecordedPoint& point, int64_t step) { return point.step < step; }
 bool after(int64_t step, const RecordedPoint& point) { return step < point.step; }
 
+// Of a record of any shape.
+std::optional<int64_t> step_of(const ordered_json& record) {
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
+    return std::nullopt;
+  return record["step"].get<int64_t>();
+}
+
 class Collector {
  public:
   explicit Collector(RunRecords& run) : run_(run) {}
@@ -29,9 +37,7 @@ class Collector {
       ++run_.torn_lines;
       return;
     }
-    if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
-      return;
-    take(record, record["step"].get<int64_t>());
+    if (const std::optional<int64_t> step = step_of(record)) take(record, *step);
   }
   void finish() {
     run_.steps = int64_t(steps_.size());
@@ -101,9 +107,8 @@ void each_line(const ReadableFile& file, const std::string& path, const Take& ta
 // A line of samples.jsonl; what has another shape is passed over.
 void take_samples(std::string_view line, RunRecords& run) {
   const ordered_json record = ordered_json::parse(line, nullptr, false);
-  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer() ||
-      !record.contains("samples") || !record["samples"].is_array())
-    return;
+  const std::optional<int64_t> step = step_of(record);
+  if (!step || !record.contains("samples") || !record["samples"].is_array()) return;
   std::vector<RecordedSample> samples;
   for (const ordered_json& sample : record["samples"]) {
     if (!sample.is_object()) return;
@@ -113,7 +118,7 @@ void take_samples(std::string_view line, RunRecords& run) {
     };
     samples.push_back({text("prompt"), text("text")});
   }
-  run.samples[record["step"].get<int64_t>()] = std::move(samples);
+  run.samples[*step] = std::move(samples);
 }
 
 nlohmann::json json_beside(FileSystem& fs, const std::string& path) {
