@@ -347,22 +347,23 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
 
 // Operands of a kernel that the first cache holds, for one thread.
 struct PairOperands {
+  static constexpr int64_t kColumns = pair_columns(std::max(kAvx512Vectors, kAmxVectors));
   std::vector<Bf16Pair> a = std::vector<Bf16Pair>(kAmxRows * kPairRowStride, 0x3c003c00);
-  std::vector<Bf16Pair> b = std::vector<Bf16Pair>(kPairDepth / 2 * kPairColumns, 0x3c003c00);
-  std::vector<float> d = std::vector<float>(kAmxRows * kPairColumns);
+  std::vector<Bf16Pair> b = std::vector<Bf16Pair>(kPairDepth / 2 * kColumns, 0x3c003c00);
+  std::vector<float> d = std::vector<float>(kAmxRows * kColumns);
   std::vector<const std::byte*> prefetched = std::vector(
       size_t(kPairDepth / 2 / kPairsPerLine), reinterpret_cast<const std::byte*>(d.data()));
 
-  [[nodiscard]] PairKernelCall call(int rows) {
+  [[nodiscard]] PairKernelCall call(int rows, int vectors) {
     return {.rows = rows,
-            .vectors = kPairVectors,
+            .vectors = vectors,
             .a = a.data(),
             .b = b.data(),
             .pairs = kPairDepth / 2,
             .alpha = 1,
             .accumulate = Accumulate::kNo,
             .d = d.data(),
-            .ldd = kPairColumns,
+            .ldd = kColumns,
             .prefetched = prefetched.data()};
   }
 };
@@ -370,14 +371,15 @@ struct PairOperands {
 // Beside the rate of FP32 multiply-adds in registers: what a GEMM can gain by the instruction.
 Operation pair_kernel(Bf16Products products) {
   constexpr int64_t kCalls = 1000;
-  const int threads = omp_get_max_threads(),
-            rows = products == Bf16Products::kAmxBf16 ? kAmxRows : kAvx512Rows;
+  const bool amx = products == Bf16Products::kAmxBf16;
+  const int threads = omp_get_max_threads(), rows = amx ? kAmxRows : kAvx512Rows,
+            vectors = amx ? kAmxVectors : kAvx512Vectors;
   auto operands = std::make_shared<std::vector<PairOperands>>(size_t(threads));
-  const auto call = [operands, products, threads, rows] {
+  const auto call = [operands, amx, threads, rows, vectors] {
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; ++t) {
-      const PairKernelCall one = (*operands)[size_t(t)].call(rows);
-      if (products == Bf16Products::kAmxBf16) {
+      const PairKernelCall one = (*operands)[size_t(t)].call(rows, vectors);
+      if (amx) {
         const AmxTiles tiles;
         for (int64_t i = 0; i < kCalls; ++i) run_amx_kernel(one);
       } else {
@@ -385,8 +387,9 @@ Operation pair_kernel(Bf16Products products) {
       }
     }
   };
-  return {.call = call,
-          .flops = 2.0 * double(kCalls) * rows * double(kPairColumns) * kPairDepth * threads};
+  return {
+      .call = call,
+      .flops = 2.0 * double(kCalls) * rows * double(pair_columns(vectors)) * kPairDepth * threads};
 }
 
 void add_pair_kernels() {

@@ -36,30 +36,39 @@ __attribute__((target("avx512f"))) inline void add_row(const PairKernelCall& cal
 
 template <int kRows, int kVectors>
 MPT_AVX512_BF16 void avx512_kernel(const PairKernelCall& call) {
+  constexpr int64_t kColumns = pair_columns(kAvx512Vectors);
   __m512 sums[kRows][kVectors];
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_setzero_ps();
   for (int64_t pair = 0; pair < call.pairs; ++pair) {
     if (pair % kPairsPerLine == 0)
       prefetch<Use::kRead, Cache::kSecond>(call.prefetched[pair / kPairsPerLine], kCacheLine);
     __m512bh b[kVectors];
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      b[v] = (__m512bh)_mm512_loadu_si512(call.b + pair * kPairColumns + v * kPairLanes);
+      b[v] = (__m512bh)_mm512_loadu_si512(call.b + pair * kColumns + v * kPairLanes);
+#pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       const auto a = (__m512bh)_mm512_set1_epi32(int(call.a[i * kPairRowStride + pair]));
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_dpbf16_ps(sums[i][v], a, b[v]);
     }
   }
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) add_row(call, i, v, sums[i][v]);
 }
 
+// Of each number of rows, and within it of each number of vectors.
 using Kernel = void (*)(const PairKernelCall&);
-template <int kVectors>
-constexpr auto kAvx512Kernels = []<int... kRow>(std::integer_sequence<int, kRow...>) {
-  return std::array<Kernel, kAvx512Rows>{avx512_kernel<kRow + 1, kVectors>...};
+constexpr auto kAvx512Kernels = []<int... kKernel>(std::integer_sequence<int, kKernel...>) {
+  return std::array<Kernel, sizeof...(kKernel)>{
+      avx512_kernel<kKernel / kAvx512Vectors + 1, kKernel % kAvx512Vectors + 1>...};
 }
-(std::make_integer_sequence<int, kAvx512Rows>{});
+(std::make_integer_sequence<int, kAvx512Rows * kAvx512Vectors>{});
 
 // --- AMX -----------------------------------------------------------------------------------------
 
@@ -72,19 +81,20 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-constexpr int64_t kPanelBytes = kPairColumns * 4, kRowBytes = kPairRowStride * 4;
+constexpr int64_t kAmxColumns = pair_columns(kAmxVectors), kPanelBytes = kAmxColumns * 4,
+                  kRowBytes = kPairRowStride * 4;
 
 // Their whole content has to be in memory: GCC 12 believes that the instruction reads less.
 constexpr TileShapes kTileShapes;
 MPT_AMX_BF16 void set_tile_shapes() { _tile_loadconfig(&kTileShapes); }
 MPT_AMX_BF16 void release_tiles() { _tile_release(); }
 
-// The sums of tiles 0 to 3, [2 x 2] of 16 x 16, to `sums` [kAmxRows, kPairColumns].
+// The sums of tiles 0 to 3, [2 x 2] of 16 x 16, to `sums` [kAmxRows, kAmxColumns].
 MPT_AMX_BF16 void store_tiles(float* sums) {
   _tile_stored(0, sums, kPanelBytes);
   _tile_stored(1, sums + kPairLanes, kPanelBytes);
-  _tile_stored(2, sums + kAmxTileRows * kPairColumns, kPanelBytes);
-  _tile_stored(3, sums + kAmxTileRows * kPairColumns + kPairLanes, kPanelBytes);
+  _tile_stored(2, sums + kAmxTileRows * kAmxColumns, kPanelBytes);
+  _tile_stored(3, sums + kAmxTileRows * kAmxColumns + kPairLanes, kPanelBytes);
 }
 
 MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
@@ -98,10 +108,10 @@ MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
       prefetch<Use::kRead, Cache::kSecond>(call.prefetched[pair / kPairsPerLine + line],
                                            kCacheLine);
     _tile_loadd(4, call.a + pair, kRowBytes);
-    _tile_loadd(6, call.b + pair * kPairColumns, kPanelBytes);
+    _tile_loadd(6, call.b + pair * kAmxColumns, kPanelBytes);
     _tile_dpbf16ps(0, 4, 6);
     if (more_columns) {
-      _tile_loadd(7, call.b + pair * kPairColumns + kPairLanes, kPanelBytes);
+      _tile_loadd(7, call.b + pair * kAmxColumns + kPairLanes, kPanelBytes);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (more_rows) {
@@ -136,16 +146,16 @@ bool system_grants_tiles() {
 }  // namespace
 
 void run_avx512_kernel(const PairKernelCall& call) {
-  (call.vectors == 1 ? kAvx512Kernels<1> : kAvx512Kernels<2>)[size_t(call.rows) - 1](call);
+  kAvx512Kernels[size_t((call.rows - 1) * kAvx512Vectors + call.vectors - 1)](call);
 }
 
 MPT_AMX_BF16 void run_amx_kernel(const PairKernelCall& call) {
-  alignas(64) float sums[kAmxRows * kPairColumns];
+  alignas(64) float sums[kAmxRows * kAmxColumns];
   multiply_tiles(call);
   store_tiles(sums);
   for (int64_t row = 0; row < call.rows; ++row)
     for (int v = 0; v < call.vectors; ++v)
-      add_row(call, row, v, _mm512_loadu_ps(sums + row * kPairColumns + int64_t{v} * kPairLanes));
+      add_row(call, row, v, _mm512_loadu_ps(sums + row * kAmxColumns + int64_t{v} * kPairLanes));
 }
 
 AmxTiles::AmxTiles() { set_tile_shapes(); }

@@ -17,18 +17,23 @@ using Bf16Pair = uint32_t;
 
 inline constexpr int64_t kPairDepth = 512;    // terms that a call sums at most
 inline constexpr int64_t kPairsPerTile = 16;  // packed terms are a multiple of as many pairs
-inline constexpr int kPairLanes = 16, kPairVectors = 2;
-inline constexpr int64_t kPairColumns = int64_t{kPairVectors} * kPairLanes;  // of a panel
-inline constexpr int kAvx512Rows = 14, kAmxTileRows = 16, kAmxRows = 2 * kAmxTileRows;
+inline constexpr int kPairLanes = 16;         // columns of a vector
+
+// The largest tile of a kernel, in rows and vectors of columns. That of vdpbf16ps is the one of 24
+// sums that loads least: its loads, not its sums, are what a tile of 14 x 2 waits for on Zen 4.
+inline constexpr int kAvx512Rows = 6, kAvx512Vectors = 4;
+inline constexpr int kAmxTileRows = 16, kAmxRows = 2 * kAmxTileRows, kAmxVectors = 2;
+constexpr int64_t pair_columns(int vectors) { return int64_t{vectors} * kPairLanes; }
+
 // Of packed rows; not a power of two, so that they do not compete for a few sets of L1.
 inline constexpr int64_t kPairRowStride = kPairDepth / 2 + 16;
 inline constexpr int64_t kPairsPerLine = 8;  // a line is prefetched every so many pairs
 
 struct PairKernelCall {
-  int rows;           // 1 to kAvx512Rows or kAmxRows
-  int vectors;        // of columns: 1 to kPairVectors
-  const Bf16Pair* a;  // rows kPairRowStride apart, as many as make whole tiles
-  const Bf16Pair* b;  // [pairs, kPairColumns]
+  int rows;           // 1 to the kernel's most
+  int vectors;        // of columns: 1 to the kernel's most
+  const Bf16Pair* a;  // rows kPairRowStride apart; AMX reads as many as make whole tiles
+  const Bf16Pair* b;  // [pairs, columns of the kernel's most vectors]
   int64_t pairs;      // a multiple of kPairsPerTile
   float alpha;
   Accumulate accumulate;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "core/check.h"
 #include "device/cpu/gemm_elements.h"
@@ -30,8 +31,13 @@ template <class Element>
 void pairs_of_neighbours(const typename Element::Stored* from, int64_t terms, int64_t count,
                          Bf16Pair* to) {
   const int64_t whole = std::clamp<int64_t>(terms / 2, 0, count);
+  if constexpr (std::endian::native == std::endian::little &&
+                std::is_same_v<typename Element::Stored, bf16>) {
+    std::memcpy(to, from, size_t(whole) * sizeof(Bf16Pair));
+  } else {
 #pragma omp simd
-  for (int64_t p = 0; p < whole; ++p) to[p] = pair_of<Element>(from[2 * p], from[2 * p + 1]);
+    for (int64_t p = 0; p < whole; ++p) to[p] = pair_of<Element>(from[2 * p], from[2 * p + 1]);
+  }
   for (int64_t p = whole; p < count; ++p) to[p] = 2 * p < terms ? bits_of<Element>(from[2 * p]) : 0;
 }
 
@@ -59,7 +65,7 @@ void store_transposed(const Bf16Pair (&rows)[kBlock][kBlock], Bf16Pair* target, 
     std::memcpy(target + c * stride, &vectors[c], sizeof(BlockRow));
 }
 
-// A group of A [rows, terms].
+// A [rows, terms]
 template <class Element>
 void pack_rows(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
   for (int64_t row = 0; row < rows; ++row)
@@ -70,7 +76,7 @@ void pack_rows(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
       std::fill_n(to + row * kPairRowStride, pairs, 0);
 }
 
-// A group of A [terms, rows].
+// A [terms, rows]
 template <class Element>
 void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
   for (int64_t pair = 0; pair < pairs; pair += kBlock)
@@ -88,29 +94,25 @@ void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pa
 
 // B [terms, columns]
 template <class Element>
-void pack_panel_of_terms(const Tensor& block, int64_t column, int64_t pairs, Bf16Pair* to) {
-  const int64_t there = std::min(kPairColumns, block.cols - column);
+void pack_panel_of_terms(const Tensor& block, IndexRange columns, int64_t width, int64_t pairs,
+                         Bf16Pair* to) {
   for (int64_t pair = 0; pair < pairs; ++pair) {
-    Bf16Pair* const row = to + pair * kPairColumns;
-    if (there == kPairColumns) {
-      pairs_of_rows<Element>(block, pair, column, kPairColumns, row);
-    } else {
-      pairs_of_rows<Element>(block, pair, column, there, row);
-      std::fill(row + there, row + kPairColumns, 0);
-    }
+    Bf16Pair* const row = to + pair * width;
+    pairs_of_rows<Element>(block, pair, columns.begin, columns.size(), row);
+    std::fill(row + columns.size(), row + width, 0);
   }
 }
 
 // B [columns, terms]
 template <class Element>
-void pack_panel(const Tensor& block, int64_t column, int64_t pairs, Bf16Pair* to) {
-  for (int64_t c = 0; c < kPairColumns; c += kBlock)
+void pack_panel(const Tensor& block, int64_t column, int64_t width, int64_t pairs, Bf16Pair* to) {
+  for (int64_t c = 0; c < width; c += kBlock)
     for (int64_t pair = 0; pair < pairs; pair += kBlock) {
       Bf16Pair words[kBlock][kBlock] = {};
       for (int64_t i = 0; i < std::min<int64_t>(kBlock, block.rows - column - c); ++i)
         pairs_of_neighbours<Element>(row_of<Element>(block, column + c + i) + 2 * pair,
                                      block.cols - 2 * pair, kBlock, words[i]);
-      store_transposed(words, to + pair * kPairColumns + c, kPairColumns);
+      store_transposed(words, to + pair * width + c, width);
     }
 }
 
@@ -118,33 +120,30 @@ void pack_panel(const Tensor& block, int64_t column, int64_t pairs, Bf16Pair* to
 
 void PackedPairRows::pack(const Factor& a, IndexRange rows, IndexRange terms) {
   require_exact(a.matrix.dtype);
-  groups_ = EvenParts::of_at_most({0, rows.size()}, most_rows_);
-  check(groups_.count() <= kGroups, "{} rows in groups of {}", rows.size(), most_rows_);
+  groups_ = EvenParts::of_at_most({0, rows.size()}, rows_of_group_);
   const int64_t pairs = packed_pairs(terms.size());
+  const Tensor block = a.block(rows, terms);
   with_element(a.matrix.dtype, [&]<class Element>() {
-    for (int64_t g = 0; g < groups_.count(); ++g) {
-      const IndexRange own{rows.begin + groups_[g].begin, rows.begin + groups_[g].end};
-      const Tensor block = a.block(own, terms);
-      Bf16Pair* const to = words_ + g * slot_rows(most_rows_) * kPairRowStride;
-      const int64_t slot = align_up(own.size(), kAmxTileRows);
-      if (a.terms_are_rows)
-        pack_rows_of_terms<Element>(block, slot, pairs, to);
-      else
-        pack_rows<Element>(block, slot, pairs, to);
-    }
+    if (a.terms_are_rows)
+      pack_rows_of_terms<Element>(block, padded(rows.size()), pairs, words_);
+    else
+      pack_rows<Element>(block, padded(rows.size()), pairs, words_);
   });
 }
 
-void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, Bf16Pair* words) {
+void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, int64_t width,
+                      Bf16Pair* words) {
   require_exact(b.matrix.dtype);
   const int64_t pairs = packed_pairs(terms.size());
   const Tensor block = b.block(columns, terms);
   with_element(b.matrix.dtype, [&]<class Element>() {
-    for (int64_t column = 0; column < columns.size(); column += kPairColumns) {
+    for (int64_t column = 0; column < columns.size(); column += width) {
+      Bf16Pair* const to = words + column * pairs;
       if (b.terms_are_rows)
-        pack_panel_of_terms<Element>(block, column, pairs, words + column * pairs);
+        pack_panel_of_terms<Element>(block, {column, std::min(column + width, columns.size())},
+                                     width, pairs, to);
       else
-        pack_panel<Element>(block, column, pairs, words + column * pairs);
+        pack_panel<Element>(block, column, width, pairs, to);
     }
   });
 }

@@ -15,33 +15,33 @@ constexpr bool is_exact_in_bf16(DType dtype) { return dtype == DType::kBF16 || i
 // Pairs that are packed for so many terms.
 constexpr int64_t packed_pairs(int64_t terms) { return align_up((terms + 1) / 2, kPairsPerTile); }
 
-// Up to kGroups groups of up to `rows_of_group` rows of A with up to kPairDepth terms.
+// Rows of A with up to kPairDepth terms, in groups of up to `rows_of_group` for the kernel, and rows
+// of zeros after them, so that all groups have what makes their tiles whole.
 class PackedPairRows {
  public:
-  static constexpr int64_t kGroups = 8;
-  static constexpr int64_t slot_rows(int64_t rows_of_group) {
-    return align_up(rows_of_group, kAmxTileRows);
+  static constexpr int64_t padded(int64_t rows) {
+    return align_up(rows, kAmxTileRows) + kAmxTileRows;
   }
-  static constexpr int64_t words(int64_t rows_of_group) {
-    return kGroups * slot_rows(rows_of_group) * kPairRowStride;
-  }
+  static constexpr int64_t words(int64_t rows) { return padded(rows) * kPairRowStride; }
 
+  // `words` has as many as words() says of the most rows packed.
   PackedPairRows(int64_t rows_of_group, Bf16Pair* words)
-      : most_rows_(rows_of_group), words_(words) {}
+      : rows_of_group_(rows_of_group), words_(words) {}
   void pack(const Factor& a, IndexRange rows, IndexRange terms);
   [[nodiscard]] const EvenParts& groups() const { return groups_; }  // counted from the first row
   [[nodiscard]] const Bf16Pair* group(int64_t index) const {
-    return words_ + index * slot_rows(most_rows_) * kPairRowStride;
+    return words_ + groups_[index].begin * kPairRowStride;
   }
 
  private:
-  int64_t most_rows_;
+  int64_t rows_of_group_;
   Bf16Pair* words_;
   EvenParts groups_{{}, 1};
 };
 
-// Packs columns of B with up to kPairDepth terms in panels of kPairColumns, the last padded with
-// zeros: panel p at words + p * packed_pairs(terms) * kPairColumns.
-void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, Bf16Pair* words);
+// Packs columns of B with up to kPairDepth terms in panels of `width` columns, a multiple of kBlock,
+// the last padded with zeros: panel p at words + p * packed_pairs(terms) * width.
+void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, int64_t width,
+                      Bf16Pair* words);
 
 }  // namespace mpt

@@ -148,7 +148,7 @@ class RectangleGemm {
         tile.columns = std::min(kColumns, block.end - tile.column);
         const std::byte* ahead[kPrefetchLines];
         std::fill(memory.take(lines, ahead), ahead + kPrefetchLines, d_.data);
-        const int vectors = tile.columns <= Numbers::kLanes ? 1 : Numbers::kVectors;
+        const int vectors = int((tile.columns + Numbers::kLanes - 1) / Numbers::kLanes);
         add(tile, vectors, [&](const TileTarget& to) {
           Numbers::run(packed_rows_, group,
                        packed_panels_ + panel * Numbers::panel_words(terms_[part].size()),

@@ -57,16 +57,16 @@ struct Fp32Numbers {
 };
 
 // As pairs of BF16 numbers.
-template <int kRowsOfGroup, void (*kKernel)(const PairKernelCall&), class SessionOfKernel>
+template <int kRowsOfGroup, int kMostVectors, void (*kKernel)(const PairKernelCall&),
+          class SessionOfKernel>
 struct Bf16Pairs {
   using Word = Bf16Pair;
-  static constexpr int64_t kDepth = kPairDepth, kRows = kRowsOfGroup, kColumns = kPairColumns,
-                           kBlockRows =
-                               std::min(PackedPairRows::kGroups, int64_t{128} / kRowsOfGroup) *
-                               kRowsOfGroup,
-                           kRowWords = PackedPairRows::words(kRowsOfGroup);
-  static constexpr int kLanes = kPairLanes, kVectors = kPairVectors;
-  static constexpr int64_t panel_words(int64_t terms) { return packed_pairs(terms) * kPairColumns; }
+  static constexpr int64_t kDepth = kPairDepth, kRows = kRowsOfGroup,
+                           kColumns = pair_columns(kMostVectors),
+                           kBlockRows = int64_t{128} / kRowsOfGroup * kRowsOfGroup,
+                           kRowWords = PackedPairRows::words(kBlockRows);
+  static constexpr int kLanes = kPairLanes, kVectors = kMostVectors;
+  static constexpr int64_t panel_words(int64_t terms) { return packed_pairs(terms) * kColumns; }
   using Session = SessionOfKernel;
 
   struct Rows : PackedPairRows {
@@ -74,7 +74,7 @@ struct Bf16Pairs {
   };
 
   static void pack(const Factor& b, IndexRange columns, IndexRange terms, Word* words) {
-    pack_pair_panels(b, columns, terms, words);
+    pack_pair_panels(b, columns, terms, kColumns, words);
   }
   static void run(const Rows& a, int64_t group, const Word* panel, int64_t terms, int vectors,
                   const TileTarget& to, const std::byte* const* prefetched) {
@@ -91,7 +91,7 @@ struct Bf16Pairs {
   }
 };
 struct NoSession {};
-using Avx512Pairs = Bf16Pairs<kAvx512Rows, run_avx512_kernel, NoSession>;
-using AmxPairs = Bf16Pairs<kAmxRows, run_amx_kernel, AmxTiles>;
+using Avx512Pairs = Bf16Pairs<kAvx512Rows, kAvx512Vectors, run_avx512_kernel, NoSession>;
+using AmxPairs = Bf16Pairs<kAmxRows, kAmxVectors, run_amx_kernel, AmxTiles>;
 
 }  // namespace mpt
