@@ -357,7 +357,7 @@ struct PairOperands {
   [[nodiscard]] PairKernelCall call(int rows, int vectors) {
     return {.rows = rows,
             .vectors = vectors,
-            .a = a.data(),
+            .a = {a.data(), kPairRowStride, 1},
             .b = b.data(),
             .pairs = kPairDepth / 2,
             .alpha = 1,

@@ -272,7 +272,7 @@ struct EnumNames<Fp8WeightCodes> {
 struct DeviceConfig {
   DeviceType type = DeviceType::kAuto;
   int64_t threads = 0;
-  Bf16Products bf16_products = Bf16Products::kFma;
+  Bf16Products bf16_products = Bf16Products::kAuto;
   int64_t gpu = 0;
   bool cuda_graph = true;
   bool autotune_gemms = true;
@@ -291,10 +291,10 @@ struct DeviceConfig {
                 .doc = "CPU threads; 0 = OMP_NUM_THREADS if set, else all"});
     v.optional("bf16_products", bf16_products,
                {.only_with = only_with("type", type, {DeviceType::kAuto, DeviceType::kCpu}),
-                .doc = "how a CPU sums the products of GEMMs with BF16 or FP8 operands: fma, as "
-                       "FP32 numbers, the same bits on every processor; amx_bf16 or avx512_bf16, "
-                       "by these instructions, with other low bits; auto: amx_bf16 where there is "
-                       "AMX, else fma"});
+                .doc = "how a CPU sums products of BF16 and FP8 numbers, in GEMMs and attention: "
+                       "fma, as FP32 numbers, the same bits on every processor; amx_bf16 or "
+                       "avx512_bf16, by these instructions, faster and with other low bits; auto: "
+                       "the fastest where the run begins, and the same when it is resumed"});
     v.optional(
         "gpu", gpu,
         {.minimum = 0, .maximum = 1023, .doc = "index among the GPUs in CUDA_VISIBLE_DEVICES"});

@@ -1,4 +1,4 @@
-// How a CPU sums the products of GEMMs whose operands are BF16 or FP8.
+// How a CPU sums products of BF16 and FP8 numbers, in GEMMs and in attention.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 namespace mpt {
 
 // docs/numerics.md "Products of BF16 numbers" says how each sums. fma: as FP32 numbers. avx512_bf16
-// and amx_bf16: pairs of BF16 numbers by the processor's instruction for them. auto: amx_bf16 where
-// the processor and the system have it, else fma.
+// and amx_bf16: pairs of BF16 numbers by the processor's instruction for them. auto: what is fastest
+// of them where the run begins (fastest_bf16_products()).
 enum class Bf16Products : uint8_t { kFma, kAuto, kAvx512Bf16, kAmxBf16 };
 template <>
 struct EnumNames<Bf16Products> {
@@ -22,5 +22,10 @@ struct EnumNames<Bf16Products> {
 // Why the processor or the system cannot do so; empty if they can. Asks the system for the use of
 // AMX.
 std::string why_no_bf16_products(Bf16Products products);
+
+// amx_bf16 where it is; else avx512_bf16 on processors that sum as many pairs by an instruction as
+// numbers by a multiply-add, AMD's; else fma. Intel's without AMX sum half as many
+// (docs/benchmarks/cpu.md).
+Bf16Products fastest_bf16_products();
 
 }  // namespace mpt

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include <spdlog/spdlog.h>
+
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/code_file.h"
@@ -233,6 +235,20 @@ void check_same_start(Communicator& ranks, const RunConfig& config, const Mixtur
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
   check_same(ranks, hash_file(posix_file_system(), code_file()), "program");
   check_same(ranks, hash_of_data(training_data), "set of training data");
+}
+
+void agree_on_products(Communicator& ranks, Device& device) {
+  if (ranks.is_single() || device.backend() != Backend::kCpu) return;
+  std::string mine(name_of(Bf16Products::kFma));
+  for (const GemmChoice& choice : device.gemm().choices()) mine = choice.algorithm;
+  const std::vector<std::string> texts = ranks.gather_texts(mine);
+  const int64_t other = first_other(texts);
+  if (other == ranks.size()) return;
+  if (ranks.is_root())
+    spdlog::warn(
+        "products of BF16 numbers: rank {} would sum them by {}, rank 0 by {}; all ranks take fma",
+        other, texts[size_t(other)], texts.front());
+  device.gemm().restore({});
 }
 
 void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors,

@@ -100,6 +100,10 @@ class DataParallel final : public GradientHooks {
 // sequences are compared.
 void check_same_start(Communicator& ranks, const RunConfig& config, const Mixture& training_data);
 
+// Lets all ranks sum products of BF16 numbers in the same way, where device.bf16_products leaves it
+// to each: by fma if their processors differ, and says so. Once the choices of GEMMs are restored.
+void agree_on_products(Communicator& ranks, Device& device);
+
 // Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold
 // the same bytes.
 void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors,

@@ -255,8 +255,9 @@ class TrainingRun {
     write_file_atomically(fs_, run_directory(config()) + "/report.json", bytes_of(report));
   }
   void start_from(const std::optional<std::string>& checkpoint) {
+    if (checkpoint) trainer_->resume(*checkpoint);
+    agree_on_products(ranks_, device_);
     if (!checkpoint) return start_new();
-    trainer_->resume(*checkpoint);
     spdlog::info("start: continuing from {} at step {}", *checkpoint, trainer_->current_step());
   }
 

@@ -1,6 +1,8 @@
 // Attention of the CPU against naive FP64 code, forward and backward, with derived tolerances.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -10,6 +12,7 @@
 #include "device/backends.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/naive_attention.h"
+#include "support/amx_emulator.h"
 
 namespace mpt {
 namespace {
@@ -19,23 +22,43 @@ using test::HeadInputs;
 using test::NaiveAttention;
 using Problem = test::AttentionProblem;
 
-class CpuAttentionTest : public testing::Test {
+// With each way to sum products of BF16 numbers; where the processor has no AMX, its instructions
+// are emulated.
+class CpuAttentionTest : public testing::TestWithParam<Bf16Products> {
  protected:
-  void reserve(const AttentionShape& shape) {
-    device_->attention().reserve(*allocator_, shape, DType::kF32);
+  void SetUp() override {
+    const auto missing = why_no_bf16_products;
+    if (GetParam() == Bf16Products::kAmxBf16 && !missing(GetParam()).empty() &&
+        missing(Bf16Products::kAvx512Bf16).empty())
+      emulator_.emplace();
+    else if (const std::string problem = missing(GetParam()); !problem.empty())
+      GTEST_SKIP() << problem;
+    device_ = make_cpu_device(3, GetParam());
+    allocator_ = device_->make_allocator();
+    // P and dS are rounded to BF16 before they are multiplied.
+    if (GetParam() != Bf16Products::kFma) tested_.bf16_operand = test::unit_of(DType::kBF16);
+  }
+  void reserve(const AttentionShape& shape, DType storage) {
+    device_->attention().reserve(*allocator_, shape, storage);
   }
   void run(const Problem& p) {
-    reserve(p.shape);
+    reserve(p.shape, p.dtype);
     device_->attention().forward(p.forward());
     device_->attention().backward(p.backward());
   }
 
   test::AttentionUnderTest tested_{.run = [this](Problem& p) { run(p); }};
-  std::unique_ptr<Device> device_ = make_cpu_device(3);
-  std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
+  std::optional<test::AmxEmulator> emulator_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Allocator> allocator_;
 };
 
-TEST_F(CpuAttentionTest, ForwardAndBackward) {
+INSTANTIATE_TEST_SUITE_P(Products, CpuAttentionTest,
+                         testing::Values(Bf16Products::kFma, Bf16Products::kAvx512Bf16,
+                                         Bf16Products::kAmxBf16),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+TEST_P(CpuAttentionTest, ForwardAndBackward) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 2, 63, 64, 65, 97, 130})
       for (const int64_t dim : {2, 8, 16, 24, 48, 64, 80}) {
@@ -46,7 +69,7 @@ TEST_F(CpuAttentionTest, ForwardAndBackward) {
       }
 }
 
-TEST_F(CpuAttentionTest, GroupedQueries) {
+TEST_P(CpuAttentionTest, GroupedQueries) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 63, 64, 130})
       for (const AttentionShape& shape : test::grouped_shapes(tokens, 24)) {
@@ -55,7 +78,7 @@ TEST_F(CpuAttentionTest, GroupedQueries) {
       }
 }
 
-TEST_F(CpuAttentionTest, StaysWithinDocuments) {
+TEST_P(CpuAttentionTest, StaysWithinDocuments) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 64, 65, 200}) {
       test::expect_within_documents(
@@ -66,7 +89,7 @@ TEST_F(CpuAttentionTest, StaysWithinDocuments) {
     }
 }
 
-TEST_F(CpuAttentionTest, OneDocumentIsARow) {
+TEST_P(CpuAttentionTest, OneDocumentIsARow) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const AttentionShape& shape : test::grouped_shapes(130, 24))
       test::expect_one_document_is_a_row(tested_, shape, dtype);
@@ -74,7 +97,7 @@ TEST_F(CpuAttentionTest, OneDocumentIsARow) {
 
 // A document that begins where a tile does has the bits of a sequence of its own, whatever stands
 // before and after it: the same tiles are added in the same order.
-TEST_F(CpuAttentionTest, ADocumentAtATilesEdgeIsASequence) {
+TEST_P(CpuAttentionTest, ADocumentAtATilesEdgeIsASequence) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t length : {64, 100, 128}) {
       const AttentionShape row{
@@ -101,10 +124,10 @@ TEST_F(CpuAttentionTest, ADocumentAtATilesEdgeIsASequence) {
     }
 }
 
-TEST_F(CpuAttentionTest, BeginningsOfDocumentsAreChecked) {
+TEST_P(CpuAttentionTest, BeginningsOfDocumentsAreChecked) {
   Problem p({.batch = 1, .seq_len = 5, .heads = 1, .key_value_heads = 1, .head_dim = 8},
             DType::kF32);
-  reserve(p.shape);
+  reserve(p.shape, p.dtype);
   const auto expect_refused = [&](AttentionScope scope, std::vector<int32_t> beginnings) {
     p.shape.scope = scope;
     p.document_begin = std::move(beginnings);
@@ -116,11 +139,11 @@ TEST_F(CpuAttentionTest, BeginningsOfDocumentsAreChecked) {
   expect_refused(AttentionScope::kRow, {0, 0, 0, 0, 0});
 }
 
-TEST_F(CpuAttentionTest, LargeScores) {
+TEST_P(CpuAttentionTest, LargeScores) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_large_scores(tested_, dtype);
 }
 
-TEST_F(CpuAttentionTest, OneDominantKey) {
+TEST_P(CpuAttentionTest, OneDominantKey) {
   for (const float score : {1e4f, -1e4f}) {
     const Problem p = test::run_one_dominant_key(tested_, score);
     EXPECT_EQ(p.out.at(59, 3), score > 0 ? 7.0f : 1.0f);
@@ -128,11 +151,11 @@ TEST_F(CpuAttentionTest, OneDominantKey) {
   }
 }
 
-TEST_F(CpuAttentionTest, IsCausal) {
+TEST_P(CpuAttentionTest, IsCausal) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_causal(tested_, dtype);
 }
 
-TEST_F(CpuAttentionTest, ThreadsDoNotMatter) {
+TEST_P(CpuAttentionTest, ThreadsDoNotMatter) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t key_value_heads : {3, 1}) {
       const AttentionShape shape{.batch = 2,
@@ -155,7 +178,7 @@ TEST_F(CpuAttentionTest, ThreadsDoNotMatter) {
 }
 
 // Heads and sequences are computed alone: the bits of one do not depend on its neighbours.
-TEST_F(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
+TEST_P(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
   Problem p({.batch = 2, .seq_len = 50, .heads = 2, .key_value_heads = 2, .head_dim = 8},
             DType::kF32);
   Problem alone({.batch = 1, .seq_len = 50, .heads = 1, .key_value_heads = 1, .head_dim = 8},
@@ -173,7 +196,26 @@ TEST_F(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
   }
 }
 
-TEST_F(CpuAttentionTest, NothingToDo) {
+// Each way has its own low bits on BF16 tensors; FP32 ones are multiplied as they are.
+TEST_P(CpuAttentionTest, ProductsAreThoseAskedFor) {
+  const AttentionShape shape{
+      .batch = 1, .seq_len = 200, .heads = 2, .key_value_heads = 1, .head_dim = 64};
+  const auto fma = make_cpu_device(3);
+  const auto allocator = fma->make_allocator();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Problem here(shape, dtype), there(shape, dtype);
+    run(here);
+    fma->attention().reserve(*allocator, shape, dtype);
+    fma->attention().forward(there.forward());
+    fma->attention().backward(there.backward());
+    const bool alike = dtype == DType::kF32 || GetParam() == Bf16Products::kFma;
+    EXPECT_EQ(here.log_sum_exp == there.log_sum_exp, alike);
+    EXPECT_EQ(here.d_qkv == there.d_qkv, alike);
+  }
+  if (emulator_) EXPECT_GT(emulator_->products(), 0);
+}
+
+TEST_P(CpuAttentionTest, NothingToDo) {
   for (const AttentionShape& shape : {AttentionShape{0, 5, 2, 2, 8}, AttentionShape{2, 5, 0, 0, 8},
                                       AttentionShape{2, 0, 2, 2, 8}}) {
     Problem p(shape, DType::kF32);
@@ -182,35 +224,40 @@ TEST_F(CpuAttentionTest, NothingToDo) {
   }
 }
 
-TEST_F(CpuAttentionTest, WithoutScratchIsALogicError) {
+TEST_P(CpuAttentionTest, WithoutScratchIsALogicError) {
   const Problem p({.batch = 1, .seq_len = 70, .heads = 1, .key_value_heads = 1, .head_dim = 8},
                   DType::kF32);
   EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
   EXPECT_THROW(device_->attention().backward(p.backward()), LogicError);
-  reserve({.batch = 1, .seq_len = 64, .heads = 1, .key_value_heads = 1, .head_dim = 8});
+  reserve({.batch = 1, .seq_len = 64, .heads = 1, .key_value_heads = 1, .head_dim = 8}, p.dtype);
   EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
-  reserve(p.shape);
+  reserve(p.shape, p.dtype);
   EXPECT_NO_THROW(device_->attention().forward(p.forward()));
 }
 
-TEST_F(CpuAttentionTest, PlansWhatItAllocates) {
+TEST_P(CpuAttentionTest, PlansWhatItAllocates) {
   const AttentionShape shape{
       .batch = 4, .seq_len = 130, .heads = 3, .key_value_heads = 3, .head_dim = 24};
-  PlanningAllocator planned;
-  CpuAttention(3).reserve(planned, shape, DType::kF32);
-  reserve(shape);
-  EXPECT_EQ(planned.use().of(kScratchMemory), allocator_->use().of(kScratchMemory));
-  EXPECT_GT(planned.use().total(), 0);
-  // Memory grows with the sequence, not with its square, and not with batch or heads.
-  PlanningAllocator longer, wider;
-  CpuAttention(3).reserve(
-      longer, {.batch = 4, .seq_len = 1300, .heads = 3, .key_value_heads = 3, .head_dim = 24},
-      DType::kF32);
-  CpuAttention(3).reserve(
-      wider, {.batch = 40, .seq_len = 130, .heads = 30, .key_value_heads = 30, .head_dim = 24},
-      DType::kF32);
-  EXPECT_LT(longer.use().total(), 11 * planned.use().total());
-  EXPECT_EQ(wider.use().total(), planned.use().total());
+  const CpuGemm gemm(3, GetParam());
+  for (const DType storage : {DType::kF32, DType::kBF16}) {
+    const auto device = make_cpu_device(3, GetParam());
+    const auto allocator = device->make_allocator();
+    device->attention().reserve(*allocator, shape, storage);
+    PlanningAllocator planned;
+    CpuAttention(3, gemm).reserve(planned, shape, storage);
+    EXPECT_EQ(planned.use().of(kScratchMemory), allocator->use().of(kScratchMemory));
+    EXPECT_GT(planned.use().total(), 0);
+    // Memory grows with the sequence, not with its square, and not with batch or heads.
+    PlanningAllocator longer, wider;
+    CpuAttention(3, gemm).reserve(
+        longer, {.batch = 4, .seq_len = 1300, .heads = 3, .key_value_heads = 3, .head_dim = 24},
+        storage);
+    CpuAttention(3, gemm).reserve(
+        wider, {.batch = 40, .seq_len = 130, .heads = 30, .key_value_heads = 30, .head_dim = 24},
+        storage);
+    EXPECT_LT(longer.use().total(), 11 * planned.use().total());
+    EXPECT_EQ(wider.use().total(), planned.use().total());
+  }
 }
 
 // The oracle itself: its gradients are the finite differences of its output.

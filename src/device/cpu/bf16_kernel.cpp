@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 // The instructions are asked for at run time, whatever the build is for.
-#define MPT_AVX512_BF16 __attribute__((target("avx512f,avx512bf16")))
+#define MPT_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512bf16")))
 #define MPT_AMX_BF16 __attribute__((target("avx512f,amx-tile,amx-bf16")))
 #endif
 
@@ -42,8 +42,9 @@ MPT_AVX512_BF16 void avx512_kernel(const PairKernelCall& call) {
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_setzero_ps();
-  for (int64_t pair = 0; pair < call.pairs; ++pair) {
-    if (pair % kPairsPerLine == 0)
+  const Bf16Pair* a = call.a.data;
+  for (int64_t pair = 0; pair < call.pairs; ++pair, a += call.a.pair_stride) {
+    if (pair % kPairsPerLine == 0 && call.prefetched != nullptr)
       prefetch<Use::kRead, Cache::kSecond>(call.prefetched[pair / kPairsPerLine], kCacheLine);
     __m512bh b[kVectors];
 #pragma GCC unroll 8
@@ -51,9 +52,9 @@ MPT_AVX512_BF16 void avx512_kernel(const PairKernelCall& call) {
       b[v] = (__m512bh)_mm512_loadu_si512(call.b + pair * kColumns + v * kPairLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      const auto a = (__m512bh)_mm512_set1_epi32(int(call.a[i * kPairRowStride + pair]));
+      const auto of_a = (__m512bh)_mm512_set1_epi32(int(a[i * call.a.row_stride]));
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_dpbf16_ps(sums[i][v], a, b[v]);
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_dpbf16_ps(sums[i][v], of_a, b[v]);
     }
   }
 #pragma GCC unroll 8
@@ -81,8 +82,7 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-constexpr int64_t kAmxColumns = pair_columns(kAmxVectors), kPanelBytes = kAmxColumns * 4,
-                  kRowBytes = kPairRowStride * 4;
+constexpr int64_t kAmxColumns = pair_columns(kAmxVectors), kPanelBytes = kAmxColumns * 4;
 
 // Their whole content has to be in memory: GCC 12 believes that the instruction reads less.
 constexpr TileShapes kTileShapes;
@@ -98,16 +98,18 @@ MPT_AMX_BF16 void store_tiles(float* sums) {
 }
 
 MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
+  const int64_t row_bytes = call.a.row_stride * 4;
   const bool more_rows = call.rows > kAmxTileRows, more_columns = call.vectors > 1;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (int64_t pair = 0; pair < call.pairs; pair += kPairsPerTile) {
-    for (int64_t line = 0; line < kPairsPerTile / kPairsPerLine; ++line)
+    for (int64_t line = 0; call.prefetched != nullptr && line < kPairsPerTile / kPairsPerLine;
+         ++line)
       prefetch<Use::kRead, Cache::kSecond>(call.prefetched[pair / kPairsPerLine + line],
                                            kCacheLine);
-    _tile_loadd(4, call.a + pair, kRowBytes);
+    _tile_loadd(4, call.a.data + pair, row_bytes);
     _tile_loadd(6, call.b + pair * kAmxColumns, kPanelBytes);
     _tile_dpbf16ps(0, 4, 6);
     if (more_columns) {
@@ -115,7 +117,7 @@ MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
       _tile_dpbf16ps(1, 4, 7);
     }
     if (more_rows) {
-      _tile_loadd(5, call.a + pair + kAmxTileRows * kPairRowStride, kRowBytes);
+      _tile_loadd(5, call.a.from(kAmxTileRows, pair).data, row_bytes);
       _tile_dpbf16ps(2, 5, 6);
       if (more_columns) _tile_dpbf16ps(3, 5, 7);
     }
@@ -126,14 +128,14 @@ MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
 
 bool processor_has_avx512_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
-         (a & (1u << 5)) != 0;
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5)) != 0;
 }
 
 bool processor_has_amx_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
-  return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+  return processor_has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
          (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
 }
 
@@ -158,6 +160,25 @@ MPT_AMX_BF16 void run_amx_kernel(const PairKernelCall& call) {
       add_row(call, row, v, _mm512_loadu_ps(sums + row * kAmxColumns + int64_t{v} * kPairLanes));
 }
 
+MPT_AVX512_BF16 void round_neighbours(const float* x, int64_t count, Bf16Pair* to) {
+  for (int64_t i = 0; i < count; i += kPairLanes)
+    _mm512_storeu_si512(to + i,
+                        (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 2 * i + kPairLanes),
+                                                     _mm512_loadu_ps(x + 2 * i)));
+}
+
+MPT_AVX512_BF16 void round_rows(const float* x, int64_t rows, int64_t columns, Bf16Pair* to) {
+  alignas(64) uint16_t interleaved[2 * kPairLanes];
+  for (int i = 0; i < 2 * kPairLanes; ++i) interleaved[i] = uint16_t(i / 2 + i % 2 * kPairLanes);
+  const __m512i order = _mm512_load_si512(interleaved);
+  for (int64_t row = 0; row < rows; row += 2, x += 2 * columns, to += columns)
+    for (int64_t c = 0; c < columns; c += kPairLanes)
+      _mm512_storeu_si512(to + c,
+                          _mm512_permutexvar_epi16(
+                              order, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + columns + c),
+                                                                  _mm512_loadu_ps(x + c))));
+}
+
 AmxTiles::AmxTiles() { set_tile_shapes(); }
 AmxTiles::~AmxTiles() { release_tiles(); }
 
@@ -165,16 +186,24 @@ std::string why_no_bf16_products(Bf16Products products) {
   if (products == Bf16Products::kAvx512Bf16 && !processor_has_avx512_bf16())
     return "the processor has no AVX512_BF16";
   if (products == Bf16Products::kAmxBf16) {
-    if (!processor_has_amx_bf16()) return "the processor has no AMX-BF16, or AVX-512";
+    if (!processor_has_amx_bf16()) return "the processor has no AMX-BF16, or no AVX512_BF16";
     if (!system_grants_tiles()) return "the system does not grant the use of AMX";
   }
   return "";
+}
+
+Bf16Products fastest_bf16_products() {
+  if (why_no_bf16_products(Bf16Products::kAmxBf16).empty()) return Bf16Products::kAmxBf16;
+  return processor_has_avx512_bf16() && __builtin_cpu_is("amd") ? Bf16Products::kAvx512Bf16
+                                                                : Bf16Products::kFma;
 }
 
 #else
 
 void run_avx512_kernel(const PairKernelCall&) { throw LogicError("no x86-64"); }
 void run_amx_kernel(const PairKernelCall&) { throw LogicError("no x86-64"); }
+void round_neighbours(const float*, int64_t, Bf16Pair*) { throw LogicError("no x86-64"); }
+void round_rows(const float*, int64_t, int64_t, Bf16Pair*) { throw LogicError("no x86-64"); }
 AmxTiles::AmxTiles() = default;
 AmxTiles::~AmxTiles() = default;
 
@@ -182,6 +211,7 @@ std::string why_no_bf16_products(Bf16Products products) {
   const bool any = products == Bf16Products::kFma || products == Bf16Products::kAuto;
   return any ? "" : "it is an instruction of x86-64";
 }
+Bf16Products fastest_bf16_products() { return Bf16Products::kFma; }
 
 #endif
 

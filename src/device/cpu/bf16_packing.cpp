@@ -67,18 +67,19 @@ void store_transposed(const Bf16Pair (&rows)[kBlock][kBlock], Bf16Pair* target, 
 
 // A [rows, terms]
 template <class Element>
-void pack_rows(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
+void pack_rows(const Tensor& block, int64_t rows, int64_t pairs, int64_t stride, Bf16Pair* to) {
   for (int64_t row = 0; row < rows; ++row)
     if (row < block.rows)
       pairs_of_neighbours<Element>(row_of<Element>(block, row), block.cols, pairs,
-                                   to + row * kPairRowStride);
+                                   to + row * stride);
     else
-      std::fill_n(to + row * kPairRowStride, pairs, 0);
+      std::fill_n(to + row * stride, pairs, 0);
 }
 
 // A [terms, rows]
 template <class Element>
-void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pair* to) {
+void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, int64_t stride,
+                        Bf16Pair* to) {
   for (int64_t pair = 0; pair < pairs; pair += kBlock)
     for (int64_t row = 0; row < rows; row += kBlock) {
       Bf16Pair words[kBlock][kBlock] = {};
@@ -88,7 +89,7 @@ void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, Bf16Pa
           pairs_of_rows<Element>(block, pair + p, row, kBlock, words[p]);
         else
           pairs_of_rows<Element>(block, pair + p, row, there, words[p]);
-      store_transposed(words, to + row * kPairRowStride + pair, kPairRowStride);
+      store_transposed(words, to + row * stride + pair, stride);
     }
 }
 
@@ -119,33 +120,54 @@ void pack_panel(const Tensor& block, int64_t column, int64_t width, int64_t pair
 }  // namespace
 
 void PackedPairRows::pack(const Factor& a, IndexRange rows, IndexRange terms) {
-  require_exact(a.matrix.dtype);
   groups_ = EvenParts::of_at_most({0, rows.size()}, rows_of_group_);
-  const int64_t pairs = packed_pairs(terms.size());
-  const Tensor block = a.block(rows, terms);
-  with_element(a.matrix.dtype, [&]<class Element>() {
-    if (a.terms_are_rows)
-      pack_rows_of_terms<Element>(block, padded(rows.size()), pairs, words_);
+  pack_pair_rows({a.block(rows, terms), a.terms_are_rows}, padded(rows.size()),
+                 packed_pairs(terms.size()), kPairRowStride, words_);
+}
+
+void pack_pair_rows(const Factor& block, int64_t rows, int64_t pairs, int64_t stride,
+                    Bf16Pair* to) {
+  require_exact(block.matrix.dtype);
+  with_element(block.matrix.dtype, [&]<class Element>() {
+    if (block.terms_are_rows)
+      pack_rows_of_terms<Element>(block.matrix, rows, pairs, stride, to);
     else
-      pack_rows<Element>(block, padded(rows.size()), pairs, words_);
+      pack_rows<Element>(block.matrix, rows, pairs, stride, to);
   });
 }
 
-void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, int64_t width,
-                      Bf16Pair* words) {
-  require_exact(b.matrix.dtype);
-  const int64_t pairs = packed_pairs(terms.size());
-  const Tensor block = b.block(columns, terms);
-  with_element(b.matrix.dtype, [&]<class Element>() {
-    for (int64_t column = 0; column < columns.size(); column += width) {
-      Bf16Pair* const to = words + column * pairs;
-      if (b.terms_are_rows)
-        pack_panel_of_terms<Element>(block, {column, std::min(column + width, columns.size())},
-                                     width, pairs, to);
+void pack_pair_panels(const Factor& block, int64_t columns, int64_t pairs, int64_t width,
+                      Bf16Pair* to) {
+  require_exact(block.matrix.dtype);
+  with_element(block.matrix.dtype, [&]<class Element>() {
+    for (int64_t column = 0; column < columns; column += width, to += pairs * width)
+      if (block.terms_are_rows)
+        pack_panel_of_terms<Element>(
+            block.matrix, {column, std::min(column + width, block.matrix.cols)}, width, pairs, to);
       else
-        pack_panel<Element>(block, column, width, pairs, to);
-    }
+        pack_panel<Element>(block.matrix, column, width, pairs, to);
   });
+}
+
+PairRows round_columns_together(const float* x, int64_t rows, int64_t columns, Bf16Pair* to) {
+  round_rows(x, rows, columns, to);
+  return {to, 1, columns};
+}
+
+PairRows round_columns_apart(const float* x, int64_t rows, int64_t columns, Bf16Pair* to) {
+  constexpr int64_t kMostColumns = 64;
+  check(columns <= kMostColumns, "{} columns, at most {}", columns, kMostColumns);
+  const int64_t pairs = rows / 2;
+  for (int64_t pair = 0; pair < pairs; pair += kBlock) {
+    Bf16Pair together[kBlock * kMostColumns], words[kBlock][kBlock];
+    round_rows(x + 2 * pair * columns, int64_t{2} * kBlock, columns, together);
+    for (int64_t c = 0; c < columns; c += kBlock) {
+      for (int64_t p = 0; p < kBlock; ++p)
+        std::copy_n(together + p * columns + c, kBlock, words[p]);
+      store_transposed(words, to + c * pairs + pair, pairs);
+    }
+  }
+  return {to, pairs, 1};
 }
 
 }  // namespace mpt

@@ -29,8 +29,8 @@ class PackedPairRows {
       : rows_of_group_(rows_of_group), words_(words) {}
   void pack(const Factor& a, IndexRange rows, IndexRange terms);
   [[nodiscard]] const EvenParts& groups() const { return groups_; }  // counted from the first row
-  [[nodiscard]] const Bf16Pair* group(int64_t index) const {
-    return words_ + groups_[index].begin * kPairRowStride;
+  [[nodiscard]] PairRows group(int64_t index) const {
+    return {words_ + groups_[index].begin * kPairRowStride, kPairRowStride, 1};
   }
 
  private:
@@ -39,9 +39,17 @@ class PackedPairRows {
   EvenParts groups_{{}, 1};
 };
 
-// Packs columns of B with up to kPairDepth terms in panels of `width` columns, a multiple of kBlock,
-// the last padded with zeros: panel p at words + p * packed_pairs(terms) * width.
-void pack_pair_panels(const Factor& b, IndexRange columns, IndexRange terms, int64_t width,
-                      Bf16Pair* words);
+// Packs a block of A, `rows` rows `stride` apart. What the block lacks of rows and terms are zeros.
+void pack_pair_rows(const Factor& block, int64_t rows, int64_t pairs, int64_t stride, Bf16Pair* to);
+
+// Packs a block of B in panels of `width` columns, a multiple of kBlock: panel p at to + p * pairs *
+// width. What the block lacks of columns and terms are zeros.
+void pack_pair_panels(const Factor& block, int64_t columns, int64_t pairs, int64_t width,
+                      Bf16Pair* to);
+
+// Scores x [rows, columns], rounded (round_rows()), as transposed rows of A: in the order of the
+// scores, or row after row.
+PairRows round_columns_together(const float* x, int64_t rows, int64_t columns, Bf16Pair* to);
+PairRows round_columns_apart(const float* x, int64_t rows, int64_t columns, Bf16Pair* to);
 
 }  // namespace mpt

@@ -1,44 +1,28 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include <omp.h>
 
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/prefetch.h"
+#include "device/cpu/attention_numbers.h"
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/gemm_kernel.h"
-#include "device/cpu/gemm_packing.h"
 #include "device/cpu/row_vector.h"
 
 namespace mpt {
 namespace {
 
-constexpr int64_t kTile = 64;  // queries and keys per tile: a multiple of kTileColumns
 constexpr float kPaddedLse =
     1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
 
 // A score that counts for nothing beside any other, but is a number: a query may see no key of the
 // first tiles, and what these leave is multiplied by 0 as soon as it sees one.
 constexpr float kUnseen = std::numeric_limits<float>::lowest();
-
-// Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
-struct Padded {
-  int64_t tokens, dim;
-  explicit Padded(const AttentionShape& s)
-      : tokens(align_up(s.seq_len, kTile)), dim(align_up(s.head_dim, kTileColumns)) {}
-  [[nodiscard]] int64_t matrix() const { return tokens * dim; }
-  [[nodiscard]] int64_t tile_rows() const { return kTile * dim; }
-};
-
-// One head's slice of a [B T, ...] tensor.
-template <class T>
-struct HeadSlice {
-  T* data;
-  int64_t stride;
-};
 
 // A query head of a sequence; `row` is its row among all heads of all sequences.
 struct QueryHead {
@@ -57,43 +41,17 @@ HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, const QueryHea
       t.stride};
 }
 
+float scale_of(const AttentionShape& s) { return 1.0f / std::sqrt(float(s.head_dim)); }
+
+// The first contribution to a sum overwrites it, so it need not be zeroed.
+Accumulate adds_unless(bool first) { return first ? Accumulate::kNo : Accumulate::kYes; }
+
 // Prefetches a row of a head: rows are too far apart for the hardware prefetcher.
 template <Use kUse, class T>
 MPT_ALWAYS_INLINE inline void prefetch_row(const HeadSlice<T>& slice, int64_t row,
                                            const AttentionShape& s) {
   if (row >= s.seq_len) return;
   prefetch<kUse, Cache::kSecond>(slice.data + row * slice.stride, s.head_dim * int64_t(sizeof(T)));
-}
-
-// Rows [first, first + rows) of source[T, D] times scale, zero padded: target[rows, Dp].
-template <class T>
-void pack_rows(HeadSlice<T> source, int64_t first, int64_t rows, const AttentionShape& s,
-               float scale, float* target) {
-  const Padded p(s);
-  const int64_t there = std::clamp<int64_t>(s.seq_len - first, 0, rows);
-  for (int64_t r = 0; r < there; ++r) {
-    const T* from = source.data + (first + r) * source.stride;
-    float* row = target + r * p.dim;
-#pragma omp simd
-    for (int64_t d = 0; d < s.head_dim; ++d) row[d] = scale * to_float(from[d]);
-    for (int64_t d = s.head_dim; d < p.dim; ++d) row[d] = 0.0f;
-  }
-  std::fill(target + there * p.dim, target + rows * p.dim, 0.0f);
-}
-
-// A tile of rows of source[T, D], transposed and zero padded: target[Dp][kTile].
-template <class T>
-void pack_tile_transposed(HeadSlice<T> source, int64_t first, const AttentionShape& s,
-                          float* target) {
-  const Padded p(s);
-  for (int64_t r = 0; r < kTile; r += kBlock)
-    for (int64_t d = 0; d < p.dim; d += kBlock) {
-      const int64_t height = std::clamp<int64_t>(s.seq_len - first - r, 0, kBlock),
-                    width = std::clamp<int64_t>(s.head_dim - d, 0, kBlock);
-      transpose_block(
-          source.data + (first + r) * source.stride + d, source.stride, height, width,
-          [](T x) { return to_float(x); }, target + d * kTile + r, kTile);
-    }
 }
 
 template <class T>
@@ -219,57 +177,74 @@ void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, floa
   }
 }
 
-// C (+)= A B; the first GEMM of a sum overwrites C, so C need not be zeroed.
-void add_tile_gemm(bool first, const TileGemm& gemm) {
-  tile_gemm(first ? Accumulate::kNo : Accumulate::kYes, gemm);
+// Divides a thread's scratch among buffers of 4-byte elements.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : next_(base) {}
+  template <class T>
+  T* take(int64_t count) {
+    auto* const taken = reinterpret_cast<T*>(next_);
+    next_ += align_up(count * int64_t(sizeof(T)), kCacheLine);
+    return taken;
+  }
+  [[nodiscard]] std::byte* end() const { return next_; }
+
+ private:
+  std::byte* next_;
+};
+// Bytes that a kind of scratch takes, which is made at null for this.
+template <class ScratchOfHead>
+int64_t bytes_of(const AttentionShape& s) {
+  return reinterpret_cast<std::intptr_t>(ScratchOfHead(nullptr, s).end);
 }
 
+template <class Tiles>
 struct ForwardScratch {
-  float *keys_t, *values;         // of all tokens
-  float *queries, *out, *scores;  // of a tile
-  static int64_t size(const Padded& p) {
-    return 2 * p.matrix() + 2 * p.tile_rows() + kTile * kTile;
-  }
-  ForwardScratch(float* base, const Padded& p) {
-    keys_t = base;
-    values = keys_t + p.matrix();
-    queries = values + p.matrix();
-    out = queries + p.tile_rows();
-    scores = out + p.tile_rows();
+  using Word = typename Tiles::Word;
+  Word *columns, *terms;  // keys and values of all tokens
+  Word *rows, *held;      // of a tile: queries, scores
+  float *out, *scores;    // of a tile
+  std::byte* end;
+  ForwardScratch(std::byte* base, const AttentionShape& s) {
+    const Padded p(s);
+    Carver carver(base);
+    columns = carver.take<Word>(p.tiles() * Tiles::column_words(s));
+    terms = carver.take<Word>(p.tiles() * Tiles::term_words(s));
+    rows = carver.take<Word>(Tiles::row_words(s));
+    out = carver.take<float>(p.tile_rows());
+    scores = carver.take<float>(kTile * kTile);
+    held = carver.take<Word>(Tiles::kHeldWords);
+    end = carver.end();
   }
 };
 
-template <class T>
-void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
+template <class T, class Tiles>
+void forward_head(const AttentionForward& call, int64_t task, std::byte* scratch) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
-  const ForwardScratch w(scratch, p);
+  const ForwardScratch<Tiles> w(scratch, s);
   const QueryHead head = QueryHead::of(s, task);
-  const float scale = 1.0f / std::sqrt(float(s.head_dim));
+  const float scale = scale_of(s);
   const HeadSlice<T> queries = head_slice<T>(call.qkv, s, head),
-                     keys = head_slice<T>(call.qkv, s, head, QkvPart::kK);
-  for (int64_t k = 0; k < s.seq_len; k += kTile)
-    pack_tile_transposed(keys, k, s, w.keys_t + k * p.dim);
-  pack_rows(head_slice<T>(call.qkv, s, head, QkvPart::kV), 0, p.tokens, s, 1.0f, w.values);
+                     keys = head_slice<T>(call.qkv, s, head, QkvPart::kK),
+                     values = head_slice<T>(call.qkv, s, head, QkvPart::kV);
+  for (int64_t k = 0; k < s.seq_len; k += kTile) {
+    Tiles::pack_columns(keys, k, s, w.columns + k / kTile * Tiles::column_words(s));
+    Tiles::pack_terms(values, k, s, w.terms + k / kTile * Tiles::term_words(s));
+  }
   const HeadSlice<T> target = head_slice<T>(call.out, s, head);
   float* log_sum_exp = call.log_sum_exp.as<float>() + head.row * call.log_sum_exp.stride;
   const SeenKeys seen(call.document_begin, s, head.sequence);
   for (int64_t q = 0; q < s.seq_len; q += kTile) {
     float maximum[kTile], sum[kTile] = {};
     std::fill_n(maximum, kTile, -INFINITY);
-    pack_rows(queries, q, kTile, s, scale, w.queries);
+    Tiles::pack_rows(queries, q, s, scale, w.rows);
     const int64_t first_tile = seen.first_tile(q);
     for (int64_t k = first_tile; k <= q; k += kTile) {
       const bool diagonal = k == q, first = k == first_tile;
-      tile_gemm(Accumulate::kNo, {.m = kTile,
-                                  .n = kTile,
-                                  .k = p.dim,
-                                  .a = {w.queries, p.dim, 1},
-                                  .b = w.keys_t + k * p.dim,
-                                  .ldb = kTile,
-                                  .c = w.scores,
-                                  .ldc = kTile,
-                                  .causal = diagonal ? Causal::kOutput : Causal::kNo});
+      const Diagonal part = diagonal ? Diagonal::kYes : Diagonal::kNo;
+      Tiles::scores(w.rows, w.columns + k / kTile * Tiles::column_words(s), s, scale, part,
+                    w.scores);
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
       seen.fill_before_documents(w.scores, q, k, kUnseen);
       softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim,
@@ -277,15 +252,8 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
                      prefetch_row<Use::kWrite>(target, q + r, s);
                      prefetch_row<Use::kRead>(queries, q + kTile + r, s);
                    });
-      add_tile_gemm(first, {.m = kTile,
-                            .n = p.dim,
-                            .k = kTile,
-                            .a = {w.scores, kTile, 1},
-                            .b = w.values + k * p.dim,
-                            .ldb = p.dim,
-                            .c = w.out,
-                            .ldc = p.dim,
-                            .causal = diagonal ? Causal::kUpToRow : Causal::kNo});
+      Tiles::add(adds_unless(first), w.scores, ScoresAs::kRows, w.held,
+                 w.terms + k / kTile * Tiles::term_words(s), s, part, w.out);
     }
     for (int64_t r = 0; r < kTile && q + r < s.seq_len; ++r) {
       log_sum_exp[q + r] = maximum[r] + std::log(sum[r]);
@@ -294,30 +262,35 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
   }
 }
 
+template <class Tiles>
 struct BackwardScratch {
-  float *queries, *d_out, *d_queries, *log_sum_exp, *delta;    // of all tokens
-  float *keys, *keys_t, *values_t, *probabilities, *d_scores;  // of a tile
+  using Word = typename Tiles::Word;
+  Word *query_rows, *query_terms, *d_out_rows, *d_out_terms;  // of all tokens
+  float *d_queries, *log_sum_exp, *delta;                     // of all tokens
+  Word *key_columns, *key_terms, *value_columns, *held;       // of a tile
+  float *probabilities, *d_scores;                            // of a tile
   // Of a tile where one query head reads the keys; with several, of all tokens, for their sum.
   float *d_keys, *d_values;
+  std::byte* end;
 
-  // Elements of d_keys, and of d_values.
-  static int64_t summed(const AttentionShape& s, const Padded& p) {
-    return s.readers() == 1 ? p.tile_rows() : p.matrix();
-  }
-  static int64_t size(const AttentionShape& s, const Padded& p) {
-    return 3 * p.matrix() + 2 * p.tokens + 3 * p.tile_rows() + 2 * kTile * kTile + 2 * summed(s, p);
-  }
-  BackwardScratch(float* base, const AttentionShape& s, const Padded& p) {
-    const auto take = [&base](int64_t n) {
-      float* part = base;
-      base += n;
-      return part;
-    };
-    for (float** matrix : {&queries, &d_out, &d_queries}) *matrix = take(p.matrix());
-    for (float** column : {&log_sum_exp, &delta}) *column = take(p.tokens);
-    for (float** rows : {&keys, &keys_t, &values_t}) *rows = take(p.tile_rows());
-    for (float** sum : {&d_keys, &d_values}) *sum = take(summed(s, p));
-    for (float** tile : {&probabilities, &d_scores}) *tile = take(kTile * kTile);
+  BackwardScratch(std::byte* base, const AttentionShape& s) {
+    const Padded p(s);
+    Carver carver(base);
+    for (const auto& [rows, terms] :
+         {std::pair{&query_rows, &query_terms}, {&d_out_rows, &d_out_terms}}) {
+      *rows = carver.take<Word>(p.tiles() * Tiles::row_words(s));
+      *terms = Tiles::kRowsAreTerms ? *rows : carver.take<Word>(p.tiles() * Tiles::term_words(s));
+    }
+    d_queries = carver.take<float>(p.matrix());
+    for (float** column : {&log_sum_exp, &delta}) *column = carver.take<float>(p.tokens);
+    for (Word** columns : {&key_columns, &value_columns})
+      *columns = carver.take<Word>(Tiles::column_words(s));
+    key_terms = carver.take<Word>(Tiles::term_words(s));
+    held = carver.take<Word>(Tiles::kHeldWords);
+    const int64_t summed = s.readers() == 1 ? p.tile_rows() : p.matrix();
+    for (float** sum : {&d_keys, &d_values}) *sum = carver.take<float>(summed);
+    for (float** tile : {&probabilities, &d_scores}) *tile = carver.take<float>(kTile * kTile);
+    end = carver.end();
   }
 };
 
@@ -330,18 +303,20 @@ struct BackwardScratch {
 #endif
 
 // delta_i = sum_d dO_id O_id, the mean of dP under P in row i.
-template <class T>
-void row_deltas(const AttentionBackward& call, const QueryHead& head, const BackwardScratch& w) {
+template <class T, class Tiles>
+void row_deltas(const AttentionBackward& call, const QueryHead& head,
+                const BackwardScratch<Tiles>& w) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
-  const HeadSlice<T> out = head_slice<T>(call.out, s, head);
+  const HeadSlice<T> out = head_slice<T>(call.out, s, head),
+                     d_out = head_slice<T>(call.d_out, s, head);
   const float* lse = call.log_sum_exp.as<float>() + head.row * call.log_sum_exp.stride;
   for (int64_t t = 0; t < p.tokens; ++t) {
     float delta = 0.0f;
     const int64_t dims = t < s.seq_len ? s.head_dim : 0;
     MPT_SUM_INTO_DELTA
     for (int64_t d = 0; d < dims; ++d)
-      delta += w.d_out[t * p.dim + d] * to_float(out.data[t * out.stride + d]);
+      delta += to_float(d_out.data[t * d_out.stride + d]) * to_float(out.data[t * out.stride + d]);
     w.delta[t] = delta;
     w.log_sum_exp[t] = t < s.seq_len ? lse[t] : kPaddedLse;
   }
@@ -349,8 +324,9 @@ void row_deltas(const AttentionBackward& call, const QueryHead& head, const Back
 
 // Replaces S by P = exp(S - lse) and dP by dS = P (dP - delta). Calls on_diagonal(row) for every
 // row of a diagonal tile.
-template <class F>
-void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal, const F& on_diagonal) {
+template <class Tiles, class F>
+void score_gradients(const BackwardScratch<Tiles>& w, int64_t q, bool diagonal,
+                     const F& on_diagonal) {
   for_row_groups(diagonal, [&]<int kColumns>(int64_t begin) {
     using R = Rows<kColumns>;
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
@@ -374,64 +350,51 @@ struct TilePlace {
 };
 
 // All gradient contributions between a tile of queries and one of keys.
-template <class F>
-void backward_tile(const BackwardScratch& w, const KeySums& sums, const SeenKeys& seen,
-                   const Padded& p, TilePlace at, const F& on_diagonal) {
+template <class Tiles, class F>
+void backward_tile(const BackwardScratch<Tiles>& w, const KeySums& sums, const SeenKeys& seen,
+                   const AttentionShape& s, TilePlace at, const F& on_diagonal) {
   const auto [q, k] = at;
   const bool diagonal = k == q;
-  // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
-  const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
-    tile_gemm(Accumulate::kNo, {.m = kTile,
-                                .n = kTile,
-                                .k = p.dim,
-                                .a = {rows, p.dim, 1},
-                                .b = columns,
-                                .ldb = kTile,
-                                .c = scores,
-                                .ldc = kTile,
-                                .causal = diagonal ? Causal::kOutput : Causal::kNo});
-  };
-  // sum[kTile, D] += scores[kTile, kTile] rows[kTile, D]
-  const auto add_gemm = [&](bool first, const TileA& scores, Causal part, const float* rows,
-                            float* sum) {
-    add_tile_gemm(first, {.m = kTile,
-                          .n = p.dim,
-                          .k = kTile,
-                          .a = scores,
-                          .b = rows,
-                          .ldb = p.dim,
-                          .c = sum,
-                          .ldc = p.dim,
-                          .causal = diagonal ? part : Causal::kNo});
-  };
-  const float *queries = w.queries + q * p.dim, *d_out = w.d_out + q * p.dim;
-  scores_of(queries, w.keys_t, w.probabilities);
-  scores_of(d_out, w.values_t, w.d_scores);
+  const Diagonal part = diagonal ? Diagonal::kYes : Diagonal::kNo;
+  const int64_t rows = q / kTile * Tiles::row_words(s), terms = q / kTile * Tiles::term_words(s);
+  Tiles::scores(w.query_rows + rows, w.key_columns, s, scale_of(s), part, w.probabilities);
+  Tiles::scores(w.d_out_rows + rows, w.value_columns, s, 1.0f, part, w.d_scores);
   if (diagonal) {
     fill_above_diagonal(w.probabilities, -INFINITY);
     fill_above_diagonal(w.d_scores, 0.0f);
   }
   seen.fill_before_documents(w.probabilities, q, k, kUnseen);
   score_gradients(w, q, diagonal, on_diagonal);
-  const bool first = diagonal && sums.empty;
-  add_gemm(first, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, sums.d_values);
-  add_gemm(k == seen.first_tile(q), {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys,
-           w.d_queries + q * p.dim);
-  add_gemm(first, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, sums.d_keys);
+  const Accumulate to_keys = adds_unless(diagonal && sums.empty);
+  Tiles::add(to_keys, w.probabilities, ScoresAs::kColumns, w.held, w.d_out_terms + terms, s, part,
+             sums.d_values);
+  Tiles::add(adds_unless(k == seen.first_tile(q)), w.d_scores, ScoresAs::kRows, w.held, w.key_terms,
+             s, part, w.d_queries + q * Padded(s).dim);
+  Tiles::add(to_keys, w.d_scores, ScoresAs::kColumns, w.held, w.query_terms + terms, s, part,
+             sums.d_keys);
 }
 
 // The gradients of a query head, and its part in those of its keys and values; the last of their
 // readers stores these.
-template <class T>
-void backward_head(const AttentionBackward& call, const QueryHead& head, const BackwardScratch& w) {
+template <class T, class Tiles>
+void backward_head(const AttentionBackward& call, const QueryHead& head,
+                   const BackwardScratch<Tiles>& w) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
   const int64_t reader = head.head % s.readers();
-  const float scale = 1.0f / std::sqrt(float(s.head_dim));
-  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, head, QkvPart::kK),
+  const float scale = scale_of(s);
+  const HeadSlice<T> queries = head_slice<T>(call.qkv, s, head),
+                     d_out = head_slice<T>(call.d_out, s, head),
+                     keys = head_slice<T>(call.qkv, s, head, QkvPart::kK),
                      values = head_slice<T>(call.qkv, s, head, QkvPart::kV);
-  pack_rows(head_slice<T>(call.qkv, s, head), 0, p.tokens, s, scale, w.queries);
-  pack_rows(head_slice<T>(call.d_out, s, head), 0, p.tokens, s, 1.0f, w.d_out);
+  for (int64_t q = 0; q < s.seq_len; q += kTile) {
+    const int64_t rows = q / kTile * Tiles::row_words(s), terms = q / kTile * Tiles::term_words(s);
+    Tiles::pack_rows(queries, q, s, scale, w.query_rows + rows);
+    Tiles::pack_rows(d_out, q, s, 1.0f, w.d_out_rows + rows);
+    if (Tiles::kRowsAreTerms) continue;
+    Tiles::pack_terms(queries, q, s, w.query_terms + terms);
+    Tiles::pack_terms(d_out, q, s, w.d_out_terms + terms);
+  }
   row_deltas<T>(call, head, w);
   const SeenKeys seen(call.document_begin, s, head.sequence);
   const HeadSlice<T> d_queries = head_slice<T>(call.d_qkv, s, head),
@@ -440,34 +403,45 @@ void backward_head(const AttentionBackward& call, const QueryHead& head, const B
   for (int64_t k = 0; k < s.seq_len; k += kTile) {
     const int64_t place = s.readers() == 1 ? 0 : k * p.dim;
     const KeySums sums{w.d_keys + place, w.d_values + place, reader == 0};
-    pack_rows(keys, k, kTile, s, 1.0f, w.keys);
-    pack_tile_transposed(keys, k, s, w.keys_t);
-    pack_tile_transposed(values, k, s, w.values_t);
+    Tiles::pack_terms(keys, k, s, w.key_terms);
+    Tiles::pack_columns(keys, k, s, w.key_columns);
+    Tiles::pack_columns(values, k, s, w.value_columns);
     for (int64_t q = k; q < s.seq_len && seen.first_tile(q) <= k; q += kTile)
-      backward_tile(w, sums, seen, p, {q, k}, [&](int64_t r) MPT_ALWAYS_INLINE {
+      backward_tile(w, sums, seen, s, {q, k}, [&](int64_t r) MPT_ALWAYS_INLINE {
         for (const auto& target : {d_queries, d_keys, d_values})
           prefetch_row<Use::kWrite>(target, k + r, s);
       });
     store_rows(w.d_queries + k * p.dim, k, kTile, s, scale, d_queries);
     if (reader != s.readers() - 1) continue;
-    store_rows(sums.d_keys, k, kTile, s, 1.0f, d_keys);
+    store_rows(sums.d_keys, k, kTile, s, Tiles::kScalesRows ? 1.0f : scale, d_keys);
     store_rows(sums.d_values, k, kTile, s, 1.0f, d_values);
   }
 }
 
 // All query heads that read a head of keys and values.
-template <class T>
-void backward_readers(const AttentionBackward& call, int64_t task, float* scratch) {
+template <class T, class Tiles>
+void backward_readers(const AttentionBackward& call, int64_t task, std::byte* scratch) {
   const AttentionShape& s = call.shape;
-  const BackwardScratch w(scratch, s, Padded(s));
+  const BackwardScratch<Tiles> w(scratch, s);
   for (int64_t row = task * s.readers(); row < (task + 1) * s.readers(); ++row)
     backward_head<T>(call, QueryHead::of(s, row), w);
 }
 
-int64_t floats_per_thread(const AttentionShape& shape) {
-  const Padded p(shape);
-  return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(shape, p)),
-                  kAlignment / 4);
+template <class Tiles>
+int64_t bytes_per_thread(const AttentionShape& s) {
+  return align_up(std::max(bytes_of<ForwardScratch<Tiles>>(s), bytes_of<BackwardScratch<Tiles>>(s)),
+                  kAlignment);
+}
+
+// Calls f.operator()<T, Tiles>() with the type of the tensors and the numbers that tiles of them
+// are multiplied as.
+template <class F>
+auto with_tiles(DType storage, Bf16Products products, const F& f) {
+  if (storage == DType::kF32) return f.template operator()<float, Fp32Tiles>();
+  if (products == Bf16Products::kAvx512Bf16)
+    return f.template operator()<bf16, PairTiles<Avx512Bf16>>();
+  if (products == Bf16Products::kAmxBf16) return f.template operator()<bf16, PairTiles<AmxBf16>>();
+  return f.template operator()<bf16, Fp32Tiles>();
 }
 
 // Calls f(task) for every sequence and each of its `heads`. If there are enough for all threads,
@@ -484,38 +458,51 @@ void for_each_head(const AttentionShape& shape, int64_t heads, const F& f) {
 
 }  // namespace
 
-void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
-  scratch_.reserve(allocator, threads_ * floats_per_thread(shape) * 4);
+int64_t CpuAttention::scratch_bytes(const AttentionShape& shape, DType storage) const {
+  int64_t bytes = 0;
+  for (const Bf16Products products : gemm_.possible_products())
+    with_tiles(storage, products, [&]<class T, class Tiles>() {
+      bytes = std::max(bytes, threads_ * bytes_per_thread<Tiles>(shape));
+    });
+  return bytes;
 }
 
-void CpuAttention::check_reserved(const AttentionShape& shape) const {
-  const int64_t needed = threads_ * floats_per_thread(shape) * 4;
-  check(needed <= scratch_.bytes(),
-        "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len, needed,
-        scratch_.bytes());
+void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType storage) {
+  scratch_.reserve(allocator, scratch_bytes(shape, storage));
+}
+
+// Calls of_head(task, scratch) for every sequence and each of its `heads`.
+template <class Tiles, class F>
+void CpuAttention::run(const AttentionShape& shape, int64_t heads, const F& of_head) {
+  const int64_t of_thread = bytes_per_thread<Tiles>(shape);
+  check(threads_ * of_thread <= scratch_.bytes(),
+        "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len,
+        threads_ * of_thread, scratch_.bytes());
   check(omp_get_max_threads() <= threads_, "attention with {} threads, but scratch reserved for {}",
         omp_get_max_threads(), threads_);
-}
-
-float* CpuAttention::scratch_of_thread(const AttentionShape& shape) const {
-  return scratch_.floats() + omp_get_thread_num() * floats_per_thread(shape);
+  for_each_head(shape, heads, [&](int64_t task) {
+    [[maybe_unused]] const typename Tiles::Session session;
+    of_head(task,
+            reinterpret_cast<std::byte*>(scratch_.floats()) + omp_get_thread_num() * of_thread);
+  });
 }
 
 void CpuAttention::forward(const AttentionForward& call) {
   check_shapes(call);
-  check_reserved(call.shape);
-  const auto head = call.qkv.dtype == DType::kF32 ? forward_head<float> : forward_head<bf16>;
-  for_each_head(call.shape, call.shape.heads,
-                [&](int64_t task) { head(call, task, scratch_of_thread(call.shape)); });
+  with_tiles(call.qkv.dtype, gemm_.products(), [&]<class T, class Tiles>() {
+    run<Tiles>(call.shape, call.shape.heads, [&](int64_t task, std::byte* scratch) {
+      forward_head<T, Tiles>(call, task, scratch);
+    });
+  });
 }
 
 void CpuAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
-  check_reserved(call.shape);
-  const auto readers =
-      call.qkv.dtype == DType::kF32 ? backward_readers<float> : backward_readers<bf16>;
-  for_each_head(call.shape, call.shape.key_value_heads,
-                [&](int64_t task) { readers(call, task, scratch_of_thread(call.shape)); });
+  with_tiles(call.qkv.dtype, gemm_.products(), [&]<class T, class Tiles>() {
+    run<Tiles>(call.shape, call.shape.key_value_heads, [&](int64_t task, std::byte* scratch) {
+      backward_readers<T, Tiles>(call, task, scratch);
+    });
+  });
 }
 
 }  // namespace mpt

@@ -115,7 +115,7 @@ class CpuDevice final : public Device {
   CpuDevice(int threads, Bf16Products products)
       : threads_(threads > 0 ? threads : default_threads()),
         gemm_(threads_, products),
-        attention_(threads_) {
+        attention_(threads_, gemm_) {
     omp_set_num_threads(threads_);
     omp_set_max_active_levels(1);
   }

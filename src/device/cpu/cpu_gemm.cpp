@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -257,33 +258,34 @@ void run_in(const GemmCall& call, int threads, float* scratch) {
 template <class F>
 auto with_numbers(const GemmCall& call, Bf16Products products, const F& f) {
   const bool exact = is_exact_in_bf16(call.a.dtype) && is_exact_in_bf16(call.b.dtype);
-  if (exact && products == Bf16Products::kAvx512Bf16) return f.template operator()<Avx512Pairs>();
-  if (exact && products == Bf16Products::kAmxBf16) return f.template operator()<AmxPairs>();
+  if (exact && products == Bf16Products::kAvx512Bf16)
+    return f.template operator()<Bf16Pairs<Avx512Bf16>>();
+  if (exact && products == Bf16Products::kAmxBf16)
+    return f.template operator()<Bf16Pairs<AmxBf16>>();
   return f.template operator()<Fp32Numbers>();
-}
-
-// "auto" resolved.
-Bf16Products available(Bf16Products products) {
-  if (products != Bf16Products::kAuto) return products;
-  return why_no_bf16_products(Bf16Products::kAmxBf16).empty() ? Bf16Products::kAmxBf16
-                                                              : Bf16Products::kFma;
 }
 
 }  // namespace
 
 CpuGemm::CpuGemm(int threads, Bf16Products products)
-    : threads_(threads), wanted_(products), products_(available(products)) {}
+    : threads_(threads),
+      wanted_(products),
+      products_(products == Bf16Products::kAuto ? fastest_bf16_products() : products) {}
 
-// Of whatever restore() may choose, which can come after reserve().
 int64_t CpuGemm::scratch_bytes(const GemmCall& call) const {
-  const auto bytes = [&](Bf16Products products) {
-    return with_numbers(call, products, [&]<class Numbers>() {
-      return threads_ * Workspace::of<Numbers>(call, threads_).words() * 4;
+  int64_t bytes = 0;
+  for (const Bf16Products products : possible_products())
+    with_numbers(call, products, [&]<class Numbers>() {
+      bytes = std::max(bytes, threads_ * Workspace::of<Numbers>(call, threads_).words() * 4);
     });
-  };
-  if (wanted_ != Bf16Products::kAuto) return bytes(products_);
-  return std::max(
-      {bytes(Bf16Products::kFma), bytes(Bf16Products::kAvx512Bf16), bytes(Bf16Products::kAmxBf16)});
+  return bytes;
+}
+
+std::span<const Bf16Products> CpuGemm::possible_products() const {
+  static constexpr std::array kAll{Bf16Products::kFma, Bf16Products::kAvx512Bf16,
+                                   Bf16Products::kAmxBf16};
+  if (wanted_ == Bf16Products::kAuto) return kAll;
+  return {&products_, 1};
 }
 
 void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
@@ -320,7 +322,7 @@ void CpuGemm::restore(std::span<const GemmChoice> choices) {
   const auto known = enum_from_name<Bf16Products>(stored);
   if (wanted_ == Bf16Products::kAuto && known && why_no_bf16_products(*known).empty()) {
     products_ = *known;
-    spdlog::info("resume: products of BF16 numbers are summed as before, by {}", stored);
+    spdlog::info("device.bf16_products = auto: products of BF16 numbers are summed by {}", stored);
     return;
   }
   spdlog::warn(

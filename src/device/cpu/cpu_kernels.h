@@ -1,6 +1,7 @@
 // GEMM and attention on the CPU.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "device/attention.h"
@@ -31,6 +32,9 @@ class CpuGemm final : public Gemm {
   void restore(std::span<const GemmChoice> choices) override;
   // cpu_gemm_description(), and what sums products of BF16 numbers.
   [[nodiscard]] std::string description() const;
+  // What sums products of BF16 numbers: never kAuto, and what restore() may yet make of it.
+  [[nodiscard]] Bf16Products products() const { return products_; }
+  [[nodiscard]] std::span<const Bf16Products> possible_products() const;
 
  private:
   [[nodiscard]] int64_t scratch_bytes(const GemmCall& call) const;
@@ -44,19 +48,23 @@ class CpuGemm final : public Gemm {
 std::string cpu_gemm_description();
 
 // Each thread processes one (sequence, head) at a time, in 64 x 64 tiles with an online softmax
-// (FlashAttention's recurrence). Memory per thread is linear in the sequence length.
+// (FlashAttention's recurrence). Memory per thread is linear in the sequence length. Multiplies in
+// FP32, or BF16 tensors as `gemm` multiplies them: then probabilities and gradients of scores are
+// rounded to BF16 first (docs/numerics.md "Attention").
 class CpuAttention final : public Attention {
  public:
-  explicit CpuAttention(int threads) : threads_(threads) {}
+  CpuAttention(int threads, const CpuGemm& gemm) : threads_(threads), gemm_(gemm) {}
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   void backward(const AttentionBackward& call) override;
 
  private:
-  void check_reserved(const AttentionShape& shape) const;
-  [[nodiscard]] float* scratch_of_thread(const AttentionShape& shape) const;
+  [[nodiscard]] int64_t scratch_bytes(const AttentionShape& shape, DType storage) const;
+  template <class Tiles, class F>
+  void run(const AttentionShape& shape, int64_t heads, const F& of_head);
 
   int threads_;
+  const CpuGemm& gemm_;
   Scratch scratch_;  // of all threads
 };
 

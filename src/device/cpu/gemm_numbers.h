@@ -56,42 +56,60 @@ struct Fp32Numbers {
   }
 };
 
+// An instruction for pairs of BF16 numbers: its kernel's largest tile, of what it needs its number
+// of pairs to be a multiple, and how it takes transposed scores of attention.
+struct Avx512Bf16 {
+  static constexpr int kRows = kAvx512Rows, kVectors = kAvx512Vectors;
+  static constexpr int64_t kPairStep = 1;
+  struct Session {};
+  static void run(const PairKernelCall& call) { run_avx512_kernel(call); }
+  static PairRows round_columns(const float* x, int64_t rows, int64_t columns, Bf16Pair* to) {
+    return round_columns_together(x, rows, columns, to);
+  }
+};
+struct AmxBf16 {
+  static constexpr int kRows = kAmxRows, kVectors = kAmxVectors;
+  static constexpr int64_t kPairStep = kPairsPerTile;
+  using Session = AmxTiles;
+  static void run(const PairKernelCall& call) { run_amx_kernel(call); }
+  static PairRows round_columns(const float* x, int64_t rows, int64_t columns, Bf16Pair* to) {
+    return round_columns_apart(x, rows, columns, to);
+  }
+};
+
 // As pairs of BF16 numbers.
-template <int kRowsOfGroup, int kMostVectors, void (*kKernel)(const PairKernelCall&),
-          class SessionOfKernel>
+template <class Instruction>
 struct Bf16Pairs {
   using Word = Bf16Pair;
-  static constexpr int64_t kDepth = kPairDepth, kRows = kRowsOfGroup,
-                           kColumns = pair_columns(kMostVectors),
-                           kBlockRows = int64_t{128} / kRowsOfGroup * kRowsOfGroup,
+  static constexpr int kLanes = kPairLanes, kVectors = Instruction::kVectors;
+  static constexpr int64_t kDepth = kPairDepth, kRows = Instruction::kRows,
+                           kColumns = pair_columns(kVectors),
+                           kBlockRows = int64_t{128} / kRows * kRows,
                            kRowWords = PackedPairRows::words(kBlockRows);
-  static constexpr int kLanes = kPairLanes, kVectors = kMostVectors;
   static constexpr int64_t panel_words(int64_t terms) { return packed_pairs(terms) * kColumns; }
-  using Session = SessionOfKernel;
+  using Session = typename Instruction::Session;
 
   struct Rows : PackedPairRows {
-    explicit Rows(Word* words) : PackedPairRows(kRowsOfGroup, words) {}
+    explicit Rows(Word* words) : PackedPairRows(kRows, words) {}
   };
 
   static void pack(const Factor& b, IndexRange columns, IndexRange terms, Word* words) {
-    pack_pair_panels(b, columns, terms, kColumns, words);
+    pack_pair_panels({b.block(columns, terms), b.terms_are_rows}, columns.size(),
+                     packed_pairs(terms.size()), kColumns, words);
   }
   static void run(const Rows& a, int64_t group, const Word* panel, int64_t terms, int vectors,
                   const TileTarget& to, const std::byte* const* prefetched) {
-    kKernel({.rows = int(a.groups()[group].size()),
-             .vectors = vectors,
-             .a = a.group(group),
-             .b = panel,
-             .pairs = packed_pairs(terms),
-             .alpha = to.alpha,
-             .accumulate = to.accumulate,
-             .d = to.d,
-             .ldd = to.ldd,
-             .prefetched = prefetched});
+    Instruction::run({.rows = int(a.groups()[group].size()),
+                      .vectors = vectors,
+                      .a = a.group(group),
+                      .b = panel,
+                      .pairs = packed_pairs(terms),
+                      .alpha = to.alpha,
+                      .accumulate = to.accumulate,
+                      .d = to.d,
+                      .ldd = to.ldd,
+                      .prefetched = prefetched});
   }
 };
-struct NoSession {};
-using Avx512Pairs = Bf16Pairs<kAvx512Rows, kAvx512Vectors, run_avx512_kernel, NoSession>;
-using AmxPairs = Bf16Pairs<kAmxRows, kAmxVectors, run_amx_kernel, AmxTiles>;
 
 }  // namespace mpt
