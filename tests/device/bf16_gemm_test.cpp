@@ -241,6 +241,17 @@ TEST(Bf16Choice, AutoGoesOnAsBefore) {
   EXPECT_TRUE(device->gemm().choices().empty());
 }
 
+// What auto takes is there, and is AMX where AMX is.
+TEST(Bf16Choice, AutoTakesWhatThereIs) {
+  const Bf16Products fastest = fastest_bf16_products();
+  EXPECT_EQ(why_no_bf16_products(fastest), "");
+  EXPECT_EQ(fastest == Bf16Products::kAmxBf16,
+            why_no_bf16_products(Bf16Products::kAmxBf16).empty());
+  const std::vector<GemmChoice> choices = make_cpu_device(1, Bf16Products::kAuto)->gemm().choices();
+  EXPECT_EQ(choices.empty(), fastest == Bf16Products::kFma);
+  if (!choices.empty()) EXPECT_EQ(choices[0].algorithm, name_of(fastest));
+}
+
 TEST(Bf16Choice, WhatTheProcessorLacksIsRefused) {
   const std::string problem = why_no_bf16_products(Bf16Products::kAmxBf16);
   if (problem.empty()) GTEST_SKIP() << "AMX is there";
