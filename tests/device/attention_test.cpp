@@ -212,7 +212,9 @@ TEST_P(CpuAttentionTest, ProductsAreThoseAskedFor) {
     EXPECT_EQ(here.log_sum_exp == there.log_sum_exp, alike);
     EXPECT_EQ(here.d_qkv == there.d_qkv, alike);
   }
-  if (emulator_) EXPECT_GT(emulator_->products(), 0);
+  if (emulator_) {
+    EXPECT_GT(emulator_->products(), 0);
+  }
 }
 
 TEST_P(CpuAttentionTest, NothingToDo) {

@@ -249,7 +249,9 @@ TEST(Bf16Choice, AutoTakesWhatThereIs) {
             why_no_bf16_products(Bf16Products::kAmxBf16).empty());
   const std::vector<GemmChoice> choices = make_cpu_device(1, Bf16Products::kAuto)->gemm().choices();
   EXPECT_EQ(choices.empty(), fastest == Bf16Products::kFma);
-  if (!choices.empty()) EXPECT_EQ(choices[0].algorithm, name_of(fastest));
+  if (!choices.empty()) {
+    EXPECT_EQ(choices[0].algorithm, name_of(fastest));
+  }
 }
 
 TEST(Bf16Choice, WhatTheProcessorLacksIsRefused) {
