@@ -47,7 +47,7 @@ struct Regime {
   std::string name;
   WeightFormat weights;
   ComputeFormat compute;
-  Bf16Products products = Bf16Products::kFma;
+  Bf16Products products = Bf16Products::kAuto;
 
   [[nodiscard]] Format others() const {
     return weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
@@ -64,12 +64,13 @@ const std::array<Regime, 8> kRegimes{
      {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8},
      {"mxfp8-bf16", WeightFormat::kMxfp8, ComputeFormat::kBF16}}};
 
-// Those above, and some once more for each instruction for pairs of BF16 numbers.
+// Those above, and some once more with each other way to sum products of BF16 numbers.
 std::vector<Regime> regimes() {
   std::vector<Regime> all(kRegimes.begin(), kRegimes.end());
-  for (const Bf16Products products : {Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
+  for (const Bf16Products products :
+       {Bf16Products::kFma, Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
     for (const Regime& regime : kRegimes)
-      if (why_no_bf16_products(products).empty() &&
+      if (why_no_bf16_products(products).empty() && products != fastest_bf16_products() &&
           (regime.name == "bf16" || regime.name == "block_fp8-fp8"))
         all.push_back({fmt::format("{}+{}", regime.name, name_of(products)), regime.weights,
                        regime.compute, products});

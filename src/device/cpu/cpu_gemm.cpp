@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -265,27 +264,31 @@ auto with_numbers(const GemmCall& call, Bf16Products products, const F& f) {
   return f.template operator()<Fp32Numbers>();
 }
 
+// What restore() may choose, where `wanted` is asked for.
+std::vector<Bf16Products> possible_choices(Bf16Products wanted) {
+  if (wanted != Bf16Products::kAuto) return {wanted};
+  std::vector<Bf16Products> possible;
+  for (const Bf16Products products :
+       {Bf16Products::kFma, Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
+    if (why_no_bf16_products(products).empty()) possible.push_back(products);
+  return possible;
+}
+
 }  // namespace
 
 CpuGemm::CpuGemm(int threads, Bf16Products products)
     : threads_(threads),
       wanted_(products),
-      products_(products == Bf16Products::kAuto ? fastest_bf16_products() : products) {}
+      products_(products == Bf16Products::kAuto ? fastest_bf16_products() : products),
+      possible_(possible_choices(products)) {}
 
 int64_t CpuGemm::scratch_bytes(const GemmCall& call) const {
   int64_t bytes = 0;
-  for (const Bf16Products products : possible_products())
+  for (const Bf16Products products : possible_)
     with_numbers(call, products, [&]<class Numbers>() {
       bytes = std::max(bytes, threads_ * Workspace::of<Numbers>(call, threads_).words() * 4);
     });
   return bytes;
-}
-
-std::span<const Bf16Products> CpuGemm::possible_products() const {
-  static constexpr std::array kAll{Bf16Products::kFma, Bf16Products::kAvx512Bf16,
-                                   Bf16Products::kAmxBf16};
-  if (wanted_ == Bf16Products::kAuto) return kAll;
-  return {&products_, 1};
 }
 
 void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "device/attention.h"
 #include "device/bf16_products.h"
@@ -34,13 +35,14 @@ class CpuGemm final : public Gemm {
   [[nodiscard]] std::string description() const;
   // What sums products of BF16 numbers: never kAuto, and what restore() may yet make of it.
   [[nodiscard]] Bf16Products products() const { return products_; }
-  [[nodiscard]] std::span<const Bf16Products> possible_products() const;
+  [[nodiscard]] std::span<const Bf16Products> possible_products() const { return possible_; }
 
  private:
   [[nodiscard]] int64_t scratch_bytes(const GemmCall& call) const;
 
   int threads_;
   Bf16Products wanted_, products_;  // as asked for; without kAuto
+  std::vector<Bf16Products> possible_;
   Scratch scratch_;  // per thread: packed blocks, and partial sums if the result is not FP32
 };
 
