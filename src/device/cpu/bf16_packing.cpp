@@ -93,6 +93,23 @@ void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, int64_
     }
 }
 
+// A [terms, rows], the rows of each group together. Copies a whole kTogether where there are as many
+// rows, which is faster; the kernel ignores those of the next group.
+template <class Element>
+void pack_groups_of_terms(const Tensor& block, const EvenParts& groups, int64_t pairs,
+                          Bf16Pair* to) {
+  constexpr int64_t kTogether = PackedPairRows::kTogether;
+  for (int64_t pair = 0; pair < pairs; ++pair)
+    for (int64_t g = 0; g < groups.count(); ++g) {
+      const IndexRange rows = groups[g];
+      Bf16Pair* const target = to + g * PackedPairRows::kWordsTogether + pair * kTogether;
+      if (rows.begin + kTogether <= block.cols)
+        pairs_of_rows<Element>(block, pair, rows.begin, kTogether, target);
+      else
+        pairs_of_rows<Element>(block, pair, rows.begin, rows.size(), target);
+    }
+}
+
 // B [terms, columns]
 template <class Element>
 void pack_panel_of_terms(const Tensor& block, IndexRange columns, int64_t width, int64_t pairs,
@@ -121,8 +138,14 @@ void pack_panel(const Tensor& block, int64_t column, int64_t width, int64_t pair
 
 void PackedPairRows::pack(const Factor& a, IndexRange rows, IndexRange terms) {
   groups_ = EvenParts::of_at_most({0, rows.size()}, rows_of_group_);
-  pack_pair_rows({a.block(rows, terms), a.terms_are_rows}, padded(rows.size()),
-                 packed_pairs(terms.size()), kPairRowStride, words_);
+  together_ = a.terms_are_rows && rows_of_group_ <= kTogether;
+  const Factor block{a.block(rows, terms), a.terms_are_rows};
+  const int64_t pairs = packed_pairs(terms.size());
+  if (!together_) return pack_pair_rows(block, padded(rows.size()), pairs, kPairRowStride, words_);
+  require_exact(block.matrix.dtype);
+  with_element(block.matrix.dtype, [&]<class Element>() {
+    pack_groups_of_terms<Element>(block.matrix, groups_, pairs, words_);
+  });
 }
 
 void pack_pair_rows(const Factor& block, int64_t rows, int64_t pairs, int64_t stride,

@@ -19,17 +19,24 @@ constexpr int64_t packed_pairs(int64_t terms) { return align_up((terms + 1) / 2,
 // of zeros after them, so that all groups have what makes their tiles whole.
 class PackedPairRows {
  public:
+  // Rows of small groups of a transposed A lie together, pair by pair: it takes no transposing.
+  static constexpr int64_t kTogether = 8;
+  static constexpr int64_t kWordsTogether = kPairDepth / 2 * kTogether + 16;  // of a group
+
   static constexpr int64_t padded(int64_t rows) {
     return align_up(rows, kAmxTileRows) + kAmxTileRows;
   }
-  static constexpr int64_t words(int64_t rows) { return padded(rows) * kPairRowStride; }
+  static constexpr int64_t words(int64_t rows, int64_t rows_of_group) {
+    return std::max(padded(rows) * kPairRowStride, rows / rows_of_group * kWordsTogether);
+  }
 
-  // `words` has as many as words() says of the most rows packed.
+  // `words` has as many as words() says of the most rows packed, whole groups.
   PackedPairRows(int64_t rows_of_group, Bf16Pair* words)
       : rows_of_group_(rows_of_group), words_(words) {}
   void pack(const Factor& a, IndexRange rows, IndexRange terms);
   [[nodiscard]] const EvenParts& groups() const { return groups_; }  // counted from the first row
   [[nodiscard]] PairRows group(int64_t index) const {
+    if (together_) return {words_ + index * kWordsTogether, 1, kTogether};
     return {words_ + groups_[index].begin * kPairRowStride, kPairRowStride, 1};
   }
 
@@ -37,6 +44,7 @@ class PackedPairRows {
   int64_t rows_of_group_;
   Bf16Pair* words_;
   EvenParts groups_{{}, 1};
+  bool together_ = false;
 };
 
 // Packs a block of A, `rows` rows `stride` apart. What the block lacks of rows and terms are zeros.

@@ -85,7 +85,7 @@ struct Bf16Pairs {
   static constexpr int64_t kDepth = kPairDepth, kRows = Instruction::kRows,
                            kColumns = pair_columns(kVectors),
                            kBlockRows = int64_t{128} / kRows * kRows,
-                           kRowWords = PackedPairRows::words(kBlockRows);
+                           kRowWords = PackedPairRows::words(kBlockRows, kRows);
   static constexpr int64_t panel_words(int64_t terms) { return packed_pairs(terms) * kColumns; }
   using Session = typename Instruction::Session;
 
