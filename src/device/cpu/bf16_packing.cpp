@@ -26,14 +26,15 @@ Bf16Pair pair_of(typename Element::Stored first, typename Element::Stored second
   return bits_of<Element>(first) | bits_of<Element>(second) << 16;
 }
 
-// Neighbours of one row, which holds `terms`, to `count` pairs, the last of them padded.
+// Neighbours of one row, which holds `terms`, to `count` pairs, the last of them padded. `from` may
+// be null where there are no terms.
 template <class Element>
 void pairs_of_neighbours(const typename Element::Stored* from, int64_t terms, int64_t count,
                          Bf16Pair* to) {
   const int64_t whole = std::clamp<int64_t>(terms / 2, 0, count);
   if constexpr (std::endian::native == std::endian::little &&
                 std::is_same_v<typename Element::Stored, bf16>) {
-    std::memcpy(to, from, size_t(whole) * sizeof(Bf16Pair));
+    if (whole > 0) std::memcpy(to, from, size_t(whole) * sizeof(Bf16Pair));
   } else {
 #pragma omp simd
     for (int64_t p = 0; p < whole; ++p) to[p] = pair_of<Element>(from[2 * p], from[2 * p + 1]);
