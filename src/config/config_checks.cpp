@@ -280,10 +280,6 @@ class Checker {
             "document cannot be combined with data.pack = false{}, whose rows have one document "
             "each; accepted: row",
             at("data.pack"));
-    require(!documents || config_.device.cuda_attention != CudaAttention::kCudnn, "data.attention",
-            "document cannot be combined with device.cuda_attention = cudnn{}, which is not set up "
-            "to keep attention within documents; accepted for it: auto and gemms",
-            at("device.cuda_attention"));
   }
 
   void check_batch() {

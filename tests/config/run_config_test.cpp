@@ -581,10 +581,6 @@ const BadConfig kBadConfigs[] = {
     {R"("data": {"pack": false, "attention": "document"})",
      {"user.json:3: data.attention: document cannot be combined with data.pack = false (",
       "accepted: row"}},
-    {R"("data": {"attention": "document"}, "device": {"cuda_attention": "cudnn"})",
-     {"user.json:3: data.attention: document cannot be combined with device.cuda_attention = cudnn "
-      "(",
-      "auto and gemms"}},
     {R"("optimizer": {"kahan_variant": "per_op"})",
      {"user.json:3: optimizer.kahan_variant: per_op cannot be combined with optimizer.rule = "
       "m_plus_adam"},

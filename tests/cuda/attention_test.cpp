@@ -385,6 +385,18 @@ TEST(CudaAttention, PlansWithoutAGpu) {
   }
 }
 
+TEST(CudaAttention, ThePlanHasTheBiasOfDocuments) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const auto planned = [](AttentionScope scope) {
+    PlanningAllocator allocator;
+    make_cuda_attention(nullptr, CudaAttention::kCudnn)
+        ->reserve(allocator, {4, 1024, 16, 16, 64, scope}, DType::kBF16);
+    return allocator.use().total();
+  };
+  EXPECT_EQ(planned(AttentionScope::kDocument),
+            planned(AttentionScope::kRow) + int64_t{4} * 1024 * 1024 * 2);
+}
+
 // 350M with micro-batches of 4 rows: dP, or sums of dQ.
 TEST(CudaAttention, ThePlanHasThePriceOfDeterminism) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
@@ -423,6 +435,25 @@ TEST_F(CudaAttentionTest, ByCudnn) {
       EXPECT_EQ(p.out, again.out);
       EXPECT_EQ(p.log_sum_exp, again.log_sum_exp);
       EXPECT_EQ(p.d_qkv, again.d_qkv);
+    }
+}
+
+TEST_F(CudaAttentionTest, ByCudnnWithinDocuments) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const auto cudnn = make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn);
+  const AttentionUnderTest tested{.run =
+                                      [&](Problem& p) {
+                                        cudnn->reserve(gpu_->allocator(), p.shape, p.dtype);
+                                        run(*cudnn, p);
+                                      },
+                                  .bf16_operand = kBf16Unit,
+                                  .bf16_d_p = kBf16Unit};
+  for (const int64_t tokens : {130, 256, 600})
+    for (const int64_t dim : {64, 128}) {
+      Problem p({.batch = 3, .seq_len = tokens, .heads = 4, .key_value_heads = 2, .head_dim = dim},
+                DType::kBF16, {.padding = 0});
+      p.cut_at({1, 100, 257, 300, 511});
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
     }
 }
 

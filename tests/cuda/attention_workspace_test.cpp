@@ -73,5 +73,18 @@ TEST(AttentionWorkspace, NotDeterministicNeedsNoGroups) {
   EXPECT_EQ(attention_groups(shape_of(128, 16), kOff).count, 1);
 }
 
+// The bias of a sequence is 2 MiB beside 33.6 MB of workspace, so groups of 32 become groups of 30.
+TEST(AttentionWorkspace, HasTheBiasOfDocuments) {
+  AttentionShape shape = shape_of(64, 16);
+  EXPECT_EQ(forward_attention_groups(shape, kOn).count, 1);
+  shape.scope = AttentionScope::kDocument;
+  EXPECT_EQ(attention_scratch(shape, kOn),
+            attention_workspace(shape, kOn) + int64_t{64} * 1024 * 1024 * 2);
+  EXPECT_EQ(most_attention_sequences(shape, kOn), 30);
+  EXPECT_EQ(attention_groups(shape, kOn).count, 3);
+  EXPECT_EQ(forward_attention_groups(shape, kOn).count, 3);
+  EXPECT_EQ(forward_attention_groups(shape, kOff).count, 1);
+}
+
 }  // namespace
 }  // namespace mpt

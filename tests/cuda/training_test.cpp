@@ -322,13 +322,15 @@ TEST_F(CudaRun, SaysWhichAttentionItUses) {
   }
 }
 
-// Attention within documents is by GEMMs where cuDNN would do for rows, and says so.
-TEST_F(CudaRun, SaysThatDocumentsTakeGemms) {
+TEST_F(CudaRun, DocumentsTakeCudnnToo) {
   const RunConfig run =
       config("documents", {"device.cuda_attention=auto", "data.attention=document"});
   const std::string said = attention_in_use(run, *make_planning_device(run.device));
-  EXPECT_EQ(said, has_cudnn_attention() ? "GEMMs (cuDNN: not set up for attention within documents)"
-                                        : "GEMMs (this build has no cuDNN attention)");
+  if (has_cudnn_attention()) {
+    EXPECT_TRUE(said.starts_with("cuDNN 9.")) << said;
+  } else {
+    EXPECT_EQ(said, "GEMMs (this build has no cuDNN attention)");
+  }
 }
 
 #ifdef MPT_FAKE_CUDA

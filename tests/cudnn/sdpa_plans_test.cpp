@@ -63,12 +63,21 @@ const std::vector<AttentionShape> kGroupedQueries{{4, 2048, 9, 3, 64},
 const std::vector<AttentionShape> kNotDeterministic{
     {4, 1024, 16, 16, 64}, {3, 129, 2, 2, 64}, {2, 1000, 4, 4, 128}, {2, 1000, 8, 2, 64}};
 
+// Within documents: a whole model's, ends within tiles and within stores, grouped queries.
+const std::vector<AttentionShape> kDocuments{
+    {4, 1024, 16, 16, 64, AttentionScope::kDocument},
+    {3, 129, 4, 1, 64, AttentionScope::kDocument},
+    {2, 1000, 6, 2, 128, AttentionScope::kDocument},
+};
+// cuDNN 9.19 has no deterministic plan for them on Blackwell, 9.26 has.
+constexpr size_t kFirstOnBlackwell = 92600;
+
 std::string text_of(const SdpaKey& key) {
   return fmt::format("{}{}: {} sequences of {} tokens, {} heads of {}",
                      key.pass == AttentionPass::kForward ? "forward" : "backward",
                      key.deterministic == kOn ? "" : ", not deterministic", key.batch, key.seq_len,
                      key.heads, key.head_dim) +
-         fmt::format(", {} of keys", key.key_value_heads);
+         fmt::format(", {} of keys, {}s", key.key_value_heads, name_of(key.scope));
 }
 
 AttentionShape shape_of(const SdpaKey& key, int64_t tokens) {
@@ -127,6 +136,15 @@ TEST_P(SdpaPlans, ForGroupedQueries) { expect_plans(kGroupedQueries, kOn); }
 TEST_P(SdpaPlans, NotDeterministic) {
   for (const AttentionShape& shape : kNotDeterministic)
     expect_plan(backward_key(shape, shape.batch, kOff));
+}
+
+TEST_P(SdpaPlans, WithinDocuments) {
+  const bool deterministic = GetParam().capability < 100 || cudnnGetVersion() >= kFirstOnBlackwell;
+  if (deterministic) expect_plans(kDocuments, kOn);
+  for (const AttentionShape& shape : kDocuments) {
+    expect_plan(forward_key(shape, shape.batch));
+    expect_plan(backward_key(shape, shape.batch, kOff));
+  }
 }
 
 // The one length that cuDNN refuses, in backward: attention is by GEMMs then, and a plan without a

@@ -113,6 +113,7 @@ BUDGETS = {
     "TensorUpdate, Muon": Budget(64, load=128),
     "Transcode": Budget(40),
     "Widen": Budget(32),
+    "WriteBias": Budget(32),
     "Zero": Budget(32),
     "ZeroBytes": Budget(32),
     "amax_kernel": Budget(64, divisions=0),

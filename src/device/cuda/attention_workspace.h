@@ -1,9 +1,9 @@
-// Workspace of a backward pass of cuDNN's attention, and how sequences share it out; needs neither
-// cuDNN nor a GPU.
+// Scratch of cuDNN's attention, and how sequences share it out; needs neither cuDNN nor a GPU.
 //
-// The deterministic pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so sequences
-// are processed in groups whose workspace stays within kAttentionWorkspaceBytes. The other one adds
-// to dQ in FP32, [B, H, T, D].
+// The deterministic backward pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so sequences
+// are processed in groups whose scratch stays within kAttentionWorkspaceBytes. The other one adds
+// to dQ in FP32, [B, H, T, D]. Within documents both passes need a bias beside it (document_bias.h),
+// and go by the same groups.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "device/attention.h"
 #include "device/backends.h"
+#include "device/cuda/document_bias.h"
 #include "device/memory.h"
 
 namespace mpt {
@@ -22,7 +23,7 @@ constexpr int64_t kAttentionKeyTile = 128;
 // from 256 tokens on: with 16 heads of 1,024 tokens 32 sequences, not 31.
 constexpr int64_t kAttentionWorkspaceBytes = (int64_t{1} << 30) + (int64_t{1} << 24);
 
-// Bytes for all sequences of the shape at once: what cuDNN 9.19 requests on Hopper, rowsum(dO O)
+// Bytes of a backward pass's workspace for all sequences of the shape at once: what cuDNN 9.19 requests on Hopper, rowsum(dO O)
 // [B,H,T] in fp32 and dP or dQ, and with grouped queries dK and dV of every query head in bf16. The
 // deterministic pass takes less on Ampere and Blackwell, the
 // other one up to twice as much on Ampere.
@@ -37,12 +38,17 @@ constexpr int64_t attention_workspace(const AttentionShape& s,
   return s.batch * s.heads * (matrix + parts + s.seq_len * 4) + kFixed;
 }
 
+// With the bias of documents, which lies before it.
+constexpr int64_t attention_scratch(const AttentionShape& s, DeterministicAttention deterministic) {
+  return document_bias_bytes(s) + attention_workspace(s, deterministic);
+}
+
 // Largest number of sequences in a group: at least one, at most all.
 constexpr int64_t most_attention_sequences(const AttentionShape& shape,
                                            DeterministicAttention deterministic) {
   AttentionShape one = shape;
   one.batch = 1;
-  return std::clamp<int64_t>(kAttentionWorkspaceBytes / attention_workspace(one, deterministic), 1,
+  return std::clamp<int64_t>(kAttentionWorkspaceBytes / attention_scratch(one, deterministic), 1,
                              std::max<int64_t>(shape.batch, 1));
 }
 
@@ -60,6 +66,12 @@ constexpr AttentionGroups attention_groups(const AttentionShape& shape,
                                            DeterministicAttention deterministic) {
   const int64_t most = most_attention_sequences(shape, deterministic);
   return {.sequences = shape.batch, .count = (shape.batch + most - 1) / most};
+}
+// Of the forward pass, which over rows needs none.
+constexpr AttentionGroups forward_attention_groups(const AttentionShape& shape,
+                                                   DeterministicAttention deterministic) {
+  if (shape.scope == AttentionScope::kRow) return {.sequences = shape.batch, .count = 1};
+  return attention_groups(shape, deterministic);
 }
 
 }  // namespace mpt

@@ -26,8 +26,9 @@ std::unique_ptr<Attention> make_cuda_attention(
     CUstream_st* stream, CudaAttention kind = CudaAttention::kAuto,
     DeterministicAttention deterministic = DeterministicAttention::kOn);
 
-// Attention by cuDNN's fused kernels, bf16 only: the forward pass stores no [T,T] matrix, and the
-// backward pass processes sequences in groups (attention_workspace.h).
+// Attention by cuDNN's fused kernels, bf16 only: no pass over rows stores a [T,T] matrix of a head
+// but the deterministic backward pass. That and, within documents, both passes process sequences in
+// groups (attention_workspace.h).
 //
 // cuDNN's statistics are the natural logarithm of the sum of exponentials of the scaled scores,
 // [B, H, T]: log_sum_exp as in device/attention.h.
@@ -45,14 +46,14 @@ class CudnnAttention final : public Attention {
   [[nodiscard]] std::optional<std::string> objection(const AttentionShape& shape, DType storage);
 
   // With a stream, builds plans for contiguous tensors of the shape now; other plans are built by
-  // the call that needs them. Takes attention_workspace(), or what the plans need if that is more.
+  // the call that needs them. Takes attention_scratch(), or what the plans need if that is more.
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   // log_sum_exp must have rows without padding.
   void backward(const AttentionBackward& call) override;
   std::string in_use(const AttentionShape& shape, DType storage) override;
 
-  // The plans of a shape that is not empty: forward for all sequences, backward for the groups.
+  // The plans of a shape that is not empty: of its groups' sizes, in either direction.
   static std::vector<SdpaKey> keys_for(const AttentionShape& shape,
                                        DeterministicAttention deterministic);
 
@@ -60,7 +61,14 @@ class CudnnAttention final : public Attention {
   struct Library;  // handle and plans
   Library& library();
   int64_t asked_for(const SdpaKey& key, const AttentionShape& group);
-  [[nodiscard]] void* workspace(int64_t bytes) const;
+  struct GroupScratch {
+    void* bias;  // null where attention is over rows
+    void* workspace;
+  };
+  // For a group whose first sequence is `first`; enqueues writing its bias.
+  [[nodiscard]] GroupScratch scratch_of(const AttentionShape& group, const Tensor& document_begin,
+                                        int64_t first, int64_t workspace) const;
+  void forward_of_group(const AttentionForward& call, int64_t first, int64_t count);
   void backward_of_group(const AttentionBackward& call, int64_t first, int64_t count);
 
   CUstream_st* stream_;

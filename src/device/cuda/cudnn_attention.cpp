@@ -6,12 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <vector>
 
 #include <cudnn.h>
 
 #include "device/cuda/attention_workspace.h"
 #include "device/cuda/cuda_handles.h"
+#include "device/cuda/document_bias.h"
 
 namespace mpt {
 namespace {
@@ -49,8 +51,13 @@ void check_statistics(const Tensor& t) {
         t.cols, t.stride);
 }
 
-void check_scope(const AttentionShape& s) {
-  check(s.scope == AttentionScope::kRow, "cuDNN attention does not keep within documents");
+AttentionShape with_batch(AttentionShape shape, int64_t sequences) {
+  shape.batch = sequences;
+  return shape;
+}
+
+std::set<int64_t> sizes_of(const AttentionGroups& groups) {
+  return {groups.fewest_sequences(), groups.most_sequences()};
 }
 
 // --- what cuDNN takes ----------------------------------------------------------------------------
@@ -63,7 +70,6 @@ constexpr int64_t kLargestHeadDim = 128;
 constexpr size_t kLastWithMaskFromHost = 91500;
 
 std::optional<std::string> general_objection(const AttentionShape& s, DType storage) {
-  if (s.scope == AttentionScope::kDocument) return "not set up for attention within documents";
   if (storage != DType::kBF16) return fmt::format("it supports bf16, not {}", name_of(storage));
   if (s.head_dim % kHeadDimMultiple != 0 || s.head_dim > kLargestHeadDim)
     return fmt::format("the head size must be a multiple of {} and at most {}", kHeadDimMultiple,
@@ -115,11 +121,12 @@ CudnnAttention::Library& CudnnAttention::library() {
 
 std::vector<SdpaKey> CudnnAttention::keys_for(const AttentionShape& s,
                                               DeterministicAttention deterministic) {
-  const AttentionGroups groups = attention_groups(s, deterministic);
-  std::vector<SdpaKey> keys{forward_key(s, s.batch),
-                            backward_key(s, groups.most_sequences(), deterministic)};
-  if (groups.fewest_sequences() != groups.most_sequences())
-    keys.push_back(backward_key(s, groups.fewest_sequences(), deterministic));
+  const std::set<int64_t> forward = sizes_of(forward_attention_groups(s, deterministic)),
+                          backward = sizes_of(attention_groups(s, deterministic));
+  std::vector<SdpaKey> keys;
+  for (const int64_t sequences : forward) keys.push_back(forward_key(s, sequences));
+  for (const int64_t sequences : backward)
+    keys.push_back(backward_key(s, sequences, deterministic));
   return keys;
 }
 
@@ -143,55 +150,51 @@ void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, 
   if (shape.empty()) return;
   const auto found = objection(shape, storage);
   check(!found, "cuDNN attention does not support this shape: {}", found.value_or(""));
-  AttentionShape group = shape;
   // A smaller batch may fall into larger groups.
-  group.batch = most_attention_sequences(shape, deterministic_);
-  int64_t bytes = attention_workspace(group, deterministic_);
+  const AttentionShape group = with_batch(shape, most_attention_sequences(shape, deterministic_));
+  int64_t workspace = attention_workspace(group, deterministic_);
   if (stream_ != nullptr)
     for (const SdpaKey& key : keys_for(shape, deterministic_))
-      bytes = std::max(bytes, asked_for(key, group));
-  scratch_.reserve(allocator, bytes);
+      workspace = std::max(workspace, asked_for(key, group));
+  scratch_.reserve(allocator, document_bias_bytes(group) + workspace);
 }
 
 // What a plan asks for; where that is more than the estimate, as much more for the whole group.
 int64_t CudnnAttention::asked_for(const SdpaKey& key, const AttentionShape& group) {
   const int64_t asked = library().get(key).workspace_bytes();
-  AttentionShape own = group;
-  own.batch = key.batch;
-  if (key.pass == AttentionPass::kForward || asked <= attention_workspace(own, deterministic_))
-    return asked;
+  const int64_t expected = attention_workspace(with_batch(group, key.batch), deterministic_);
+  if (key.pass == AttentionPass::kForward || asked <= expected) return asked;
   return (asked * group.batch + key.batch - 1) / key.batch;
 }
 
-void* CudnnAttention::workspace(int64_t bytes) const {
-  check(bytes <= scratch_.bytes(), "cuDNN attention needs {} bytes of scratch, reserved {}", bytes,
+CudnnAttention::GroupScratch CudnnAttention::scratch_of(const AttentionShape& group,
+                                                        const Tensor& document_begin, int64_t first,
+                                                        int64_t workspace) const {
+  const int64_t bias = document_bias_bytes(group);
+  check(bias + workspace <= scratch_.bytes(),
+        "cuDNN attention needs {} bytes of scratch, reserved {}", bias + workspace,
         scratch_.bytes());
-  return scratch_.floats();
+  auto* const scratch = reinterpret_cast<std::byte*>(scratch_.floats());
+  if (bias == 0) return {nullptr, scratch};
+  write_document_bias({.document_begin = document_begin.as<int32_t>() + first * group.seq_len,
+                       .sequences = group.batch,
+                       .tokens = group.seq_len,
+                       .bias = scratch},
+                      stream_);
+  return {scratch, scratch + bias};
 }
 
 void CudnnAttention::forward(const AttentionForward& call) {
   check_shapes(call);
-  check_scope(call.shape);
   check_statistics(call.log_sum_exp);
-  const AttentionShape& s = call.shape;
-  if (s.empty()) return;
-  SdpaKey key = forward_key(s, s.batch);
-  key.qkv = call.qkv.stride;
-  key.out = call.out.stride;
-  const SdpaGraph& graph = library().get(key);
-  using enum SdpaTensor;
-  graph.execute(library().handle.get(),
-                {{kQ, part_of(call.qkv, s, 0)},
-                 {kK, part_of(call.qkv, s, 0, QkvPart::kK)},
-                 {kV, part_of(call.qkv, s, 0, QkvPart::kV)},
-                 {kO, part_of(call.out, s, 0)},
-                 {kStats, statistics_of(call.log_sum_exp, s, 0)}},
-                workspace(graph.workspace_bytes()));
+  if (call.shape.empty()) return;
+  const AttentionGroups groups = forward_attention_groups(call.shape, deterministic_);
+  for (int64_t group = 0; group < groups.count; ++group)
+    forward_of_group(call, groups.first(group), groups.first(group + 1) - groups.first(group));
 }
 
 void CudnnAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
-  check_scope(call.shape);
   check_statistics(call.log_sum_exp);
   if (call.shape.empty()) return;
   const AttentionGroups groups = attention_groups(call.shape, deterministic_);
@@ -199,15 +202,34 @@ void CudnnAttention::backward(const AttentionBackward& call) {
     backward_of_group(call, groups.first(group), groups.first(group + 1) - groups.first(group));
 }
 
+void CudnnAttention::forward_of_group(const AttentionForward& call, int64_t first, int64_t count) {
+  const AttentionShape s = with_batch(call.shape, count);
+  SdpaKey key = forward_key(s, count);
+  key.qkv = call.qkv.stride;
+  key.out = call.out.stride;
+  const SdpaGraph& graph = library().get(key);
+  const GroupScratch scratch = scratch_of(s, call.document_begin, first, graph.workspace_bytes());
+  using enum SdpaTensor;
+  graph.execute(library().handle.get(),
+                {{kQ, part_of(call.qkv, s, first)},
+                 {kK, part_of(call.qkv, s, first, QkvPart::kK)},
+                 {kV, part_of(call.qkv, s, first, QkvPart::kV)},
+                 {kO, part_of(call.out, s, first)},
+                 {kStats, statistics_of(call.log_sum_exp, s, first)},
+                 {kBias, scratch.bias}},
+                scratch.workspace);
+}
+
 void CudnnAttention::backward_of_group(const AttentionBackward& call, int64_t first,
                                        int64_t count) {
-  const AttentionShape& s = call.shape;
+  const AttentionShape s = with_batch(call.shape, count);
   SdpaKey key = backward_key(s, count, deterministic_);
   key.qkv = call.qkv.stride;
   key.out = call.out.stride;
   key.d_out = call.d_out.stride;
   key.d_qkv = call.d_qkv.stride;
   const SdpaGraph& graph = library().get(key);
+  const GroupScratch scratch = scratch_of(s, call.document_begin, first, graph.workspace_bytes());
   using enum SdpaTensor;
   graph.execute(library().handle.get(),
                 {{kQ, part_of(call.qkv, s, first)},
@@ -218,8 +240,9 @@ void CudnnAttention::backward_of_group(const AttentionBackward& call, int64_t fi
                  {kDO, part_of(call.d_out, s, first)},
                  {kDQ, part_of(call.d_qkv, s, first)},
                  {kDK, part_of(call.d_qkv, s, first, QkvPart::kK)},
-                 {kDV, part_of(call.d_qkv, s, first, QkvPart::kV)}},
-                workspace(graph.workspace_bytes()));
+                 {kDV, part_of(call.d_qkv, s, first, QkvPart::kV)},
+                 {kBias, scratch.bias}},
+                scratch.workspace);
 }
 
 }  // namespace mpt

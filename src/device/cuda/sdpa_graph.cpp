@@ -12,6 +12,7 @@
 #include <cudnn_frontend.h>
 
 #include "device/cuda/cuda_handles.h"
+#include "device/cuda/document_bias.h"
 
 namespace mpt {
 namespace {
@@ -47,6 +48,15 @@ void describe_statistics(Tensor_attributes& tensor, const SdpaKey& key) {
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
+// One for all heads.
+void describe_bias(Tensor_attributes& tensor, const SdpaKey& key) {
+  const int64_t stride = document_bias_stride(key.seq_len), matrix = key.seq_len * stride;
+  tensor.set_uid(int64_t(SdpaTensor::kBias))
+      .set_dim({key.batch, 1, key.seq_len, key.seq_len})
+      .set_stride({matrix, matrix, stride, 1})
+      .set_data_type(fe::DataType_t::BFLOAT16);
+}
+
 float score_scale(const SdpaKey& key) { return 1.0f / std::sqrt(float(key.head_dim)); }
 
 }  // namespace
@@ -62,7 +72,8 @@ SdpaKey forward_key(const AttentionShape& s, int64_t batch) {
           .qkv = s.qkv_width(),
           .out = s.query_width(),
           .d_out = 0,
-          .d_qkv = 0};
+          .d_qkv = 0,
+          .scope = s.scope};
 }
 
 SdpaKey backward_key(const AttentionShape& s, int64_t batch, DeterministicAttention deterministic) {
@@ -110,13 +121,23 @@ struct SdpaGraph::Graph {
     tensor->set_output(true);
   }
 
+  // Of a pass in either direction: what a query sees.
+  template <class Options>
+  void set_mask(Options& options, const SdpaKey& key) {
+    options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+        .set_diagonal_band_right_bound(0);
+    if (key.scope == AttentionScope::kRow) return;
+    Tensor_attributes bias;
+    describe_bias(bias, key);
+    options.set_bias(graph.tensor(bias));
+  }
+
   void add_forward(const SdpaKey& key) {
     auto options = fe::graph::SDPA_attributes()
                        .set_name("attention")
                        .set_generate_stats(true)
-                       .set_attn_scale(score_scale(key))
-                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                       .set_diagonal_band_right_bound(0);
+                       .set_attn_scale(score_scale(key));
+    set_mask(options, key);
     auto [out, statistics] =
         graph.sdpa(input(key, SdpaTensor::kQ, key.qkv), input(key, SdpaTensor::kK, key.qkv),
                    input(key, SdpaTensor::kV, key.qkv), std::move(options));
@@ -130,9 +151,8 @@ struct SdpaGraph::Graph {
         fe::graph::SDPA_backward_attributes()
             .set_name("attention_backward")
             .set_attn_scale(score_scale(key))
-            .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-            .set_diagonal_band_right_bound(0)
             .set_deterministic_algorithm(key.deterministic == DeterministicAttention::kOn);
+    set_mask(options, key);
     Tensor_attributes statistics;
     describe_statistics(statistics, key);
     auto [d_q, d_k, d_v] = graph.sdpa_backward(
@@ -171,7 +191,8 @@ std::string SdpaGraph::plan_name() const {
 void SdpaGraph::execute(cudnnContext* handle, const std::unordered_map<SdpaTensor, void*>& tensors,
                         void* workspace) const {
   std::unordered_map<int64_t, void*> pointers;
-  for (const auto& [id, data] : tensors) pointers.emplace(int64_t(id), data);
+  for (const auto& [id, data] : tensors)
+    if (data != nullptr) pointers.emplace(int64_t(id), data);
   const fe::error_t answer = graph_->graph.execute(handle, pointers, workspace);
   if (answer.is_good()) return;
   throw CudaError(key_.pass == AttentionPass::kForward ? "cuDNN attention, forward"

@@ -26,6 +26,7 @@ struct SdpaKey {
   DeterministicAttention deterministic;  // of a backward pass
   int64_t batch, seq_len, heads, key_value_heads, head_dim;
   int64_t qkv, out, d_out, d_qkv;
+  AttentionScope scope;
   auto operator<=>(const SdpaKey&) const = default;
 };
 
@@ -34,8 +35,8 @@ SdpaKey forward_key(const AttentionShape& shape, int64_t batch);
 SdpaKey backward_key(const AttentionShape& shape, int64_t batch,
                      DeterministicAttention deterministic);
 
-// The tensors of a plan.
-enum class SdpaTensor : int64_t { kQ = 1, kK, kV, kO, kStats, kDO, kDQ, kDK, kDV };
+// The tensors of a plan; kBias (document_bias.h) where attention is within documents.
+enum class SdpaTensor : int64_t { kQ = 1, kK, kV, kO, kStats, kDO, kDQ, kDK, kDV, kBias };
 
 // A GPU that is not there.
 struct DescribedGpu {
@@ -59,6 +60,7 @@ class SdpaGraph {
   // cuDNN's name for the plan: its engine and how that is set.
   [[nodiscard]] std::string plan_name() const;
 
+  // Tensors that the plan does not have are null.
   void execute(cudnnContext* handle, const std::unordered_map<SdpaTensor, void*>& tensors,
                void* workspace) const;
 
