@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/console.h"
 #include "cli/options.h"
 #include "cli/program.h"
 #include "core/io/file_system.h"
@@ -144,6 +145,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   mpt::let_waiting_threads_sleep(argv);
+  mpt::log_to_standard_error();  // standard output is JSON
   try {
     return mpt::run(argc, argv);
   } catch (const std::exception& failure) {

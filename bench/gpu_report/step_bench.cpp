@@ -54,7 +54,7 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
       probe_(make_probe(*device_)),
       memory_before_(probe_->memory_in_use()),
       allocator_(device_->make_allocator()) {
-  device_->gemm().restore(choices);
+  if (!choices.empty()) device_->gemm().restore(choices);
   model_ = std::make_unique<TrainingModel>(config_, *device_, *allocator_);
   work_ = std::make_unique<TrainingStep>(*model_, batch_plan(config_.batch, 0, 1), *device_);
   initialize_weights(model_->weights, config_.model.initializer_range, config_.seed, *device_);
