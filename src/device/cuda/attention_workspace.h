@@ -1,9 +1,9 @@
 // Scratch of cuDNN's attention, and how sequences share it out; needs neither cuDNN nor a GPU.
 //
-// The deterministic backward pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so sequences
-// are processed in groups whose scratch stays within kAttentionWorkspaceBytes. The other one adds
-// to dQ in FP32, [B, H, T, D]. Within documents both passes need a bias beside it (document_bias.h),
-// and go by the same groups.
+// The deterministic backward pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so
+// sequences are processed in groups whose scratch stays within kAttentionWorkspaceBytes. The other
+// one adds to dQ in FP32, [B, H, T, D]. Within documents both passes need a bias beside it
+// (document_bias.h), and go by the same groups.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ constexpr int64_t kAttentionKeyTile = 128;
 // from 256 tokens on: with 16 heads of 1,024 tokens 32 sequences, not 31.
 constexpr int64_t kAttentionWorkspaceBytes = (int64_t{1} << 30) + (int64_t{1} << 24);
 
-// Bytes of a backward pass's workspace for all sequences of the shape at once: what cuDNN 9.19 requests on Hopper, rowsum(dO O)
-// [B,H,T] in fp32 and dP or dQ, and with grouped queries dK and dV of every query head in bf16. The
-// deterministic pass takes less on Ampere and Blackwell, the
-// other one up to twice as much on Ampere.
+// Bytes of a backward pass's workspace for all sequences of the shape at once: what cuDNN 9.19
+// requests on Hopper, rowsum(dO O) [B,H,T] in fp32 and dP or dQ, and with grouped queries dK and dV
+// of every query head in bf16. The deterministic pass takes less on Ampere and Blackwell, the other
+// one up to twice as much on Ampere.
 constexpr int64_t attention_workspace(const AttentionShape& s,
                                       DeterministicAttention deterministic) {
   constexpr int64_t kFixed = 256;

@@ -6,7 +6,7 @@
 namespace mpt {
 namespace {
 
-// One store of the keys from s on, of one query.
+// One store: neighbouring keys of one query.
 struct WriteBias {
   static constexpr int N = kPack<bf16>;
   static_assert(N == kBiasPackElements);
