@@ -61,6 +61,18 @@ class CudaAttentionTest : public test::GpuTest {
   AttentionUnderTest gemms(const GemmAttentionScratch& most = kScratch) {
     return {.run = [this, most](Problem& p) { run_by_gemms(most, p); }, .bf16_operand = kBf16Unit};
   }
+  // It rounds P, dP and dS to bf16, as the gemms do P and dS.
+  AttentionUnderTest cudnn(DeterministicAttention deterministic) {
+    const std::shared_ptr<Attention> attention =
+        make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn, deterministic);
+    return {.run =
+                [this, attention](Problem& p) {
+                  attention->reserve(gpu_->allocator(), p.shape, p.dtype);
+                  run(*attention, p);
+                },
+            .bf16_operand = kBf16Unit,
+            .bf16_d_p = kBf16Unit};
+  }
 
   std::unique_ptr<test::Gpu> gpu_;
 };
@@ -414,17 +426,9 @@ TEST(CudaAttention, ThePlanHasThePriceOfDeterminism) {
   EXPECT_LE(planned(DeterministicAttention::kOn, 1000), kAttentionWorkspaceBytes);
 }
 
-// cuDNN rounds P, dP and dS to bf16, as the gemms do P and dS.
 TEST_F(CudaAttentionTest, ByCudnn) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
-  const auto cudnn = make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn);
-  const AttentionUnderTest tested{.run =
-                                      [&](Problem& p) {
-                                        cudnn->reserve(gpu_->allocator(), p.shape, p.dtype);
-                                        run(*cudnn, p);
-                                      },
-                                  .bf16_operand = kBf16Unit,
-                                  .bf16_d_p = kBf16Unit};
+  const AttentionUnderTest tested = cudnn(DeterministicAttention::kOn);
   for (const int64_t tokens : {128, 256, 1024})
     for (const int64_t dim : {64, 128}) {
       Problem p({.batch = 3, .seq_len = tokens, .heads = 2, .key_value_heads = 2, .head_dim = dim},
@@ -440,14 +444,7 @@ TEST_F(CudaAttentionTest, ByCudnn) {
 
 TEST_F(CudaAttentionTest, ByCudnnWithinDocuments) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
-  const auto cudnn = make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn);
-  const AttentionUnderTest tested{.run =
-                                      [&](Problem& p) {
-                                        cudnn->reserve(gpu_->allocator(), p.shape, p.dtype);
-                                        run(*cudnn, p);
-                                      },
-                                  .bf16_operand = kBf16Unit,
-                                  .bf16_d_p = kBf16Unit};
+  const AttentionUnderTest tested = cudnn(DeterministicAttention::kOn);
   for (const int64_t tokens : {130, 256, 600})
     for (const int64_t dim : {64, 128}) {
       Problem p({.batch = 3, .seq_len = tokens, .heads = 4, .key_value_heads = 2, .head_dim = dim},
@@ -459,15 +456,7 @@ TEST_F(CudaAttentionTest, ByCudnnWithinDocuments) {
 
 TEST_F(CudaAttentionTest, ByCudnnInAnyOrder) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
-  const auto cudnn =
-      make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn, DeterministicAttention::kOff);
-  const AttentionUnderTest tested{.run =
-                                      [&](Problem& p) {
-                                        cudnn->reserve(gpu_->allocator(), p.shape, p.dtype);
-                                        run(*cudnn, p);
-                                      },
-                                  .bf16_operand = kBf16Unit,
-                                  .bf16_d_p = kBf16Unit};
+  const AttentionUnderTest tested = cudnn(DeterministicAttention::kOff);
   for (const int64_t dim : {64, 128}) {
     Problem p({.batch = 3, .seq_len = 256, .heads = 2, .key_value_heads = 2, .head_dim = dim},
               DType::kBF16, {.padding = 0});

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include <cudnn.h>
@@ -43,6 +44,20 @@ void* part_of(const Tensor& t, const AttentionShape& s, int64_t sequence,
 }
 void* statistics_of(const Tensor& t, const AttentionShape& s, int64_t sequence) {
   return t.data + sequence * s.heads * t.stride * size_of(t.dtype);
+}
+
+using SdpaTensors = std::unordered_map<SdpaTensor, void*>;
+
+// Those of both passes, of a group whose first sequence is `first`.
+template <class Call>
+SdpaTensors tensors_of(const Call& call, const AttentionShape& s, int64_t first, void* bias) {
+  using enum SdpaTensor;
+  return {{kQ, part_of(call.qkv, s, first)},
+          {kK, part_of(call.qkv, s, first, QkvPart::kK)},
+          {kV, part_of(call.qkv, s, first, QkvPart::kV)},
+          {kO, part_of(call.out, s, first)},
+          {kStats, statistics_of(call.log_sum_exp, s, first)},
+          {kBias, bias}};
 }
 
 void check_statistics(const Tensor& t) {
@@ -209,14 +224,7 @@ void CudnnAttention::forward_of_group(const AttentionForward& call, int64_t firs
   key.out = call.out.stride;
   const SdpaGraph& graph = library().get(key);
   const GroupScratch scratch = scratch_of(s, call.document_begin, first, graph.workspace_bytes());
-  using enum SdpaTensor;
-  graph.execute(library().handle.get(),
-                {{kQ, part_of(call.qkv, s, first)},
-                 {kK, part_of(call.qkv, s, first, QkvPart::kK)},
-                 {kV, part_of(call.qkv, s, first, QkvPart::kV)},
-                 {kO, part_of(call.out, s, first)},
-                 {kStats, statistics_of(call.log_sum_exp, s, first)},
-                 {kBias, scratch.bias}},
+  graph.execute(library().handle.get(), tensors_of(call, s, first, scratch.bias),
                 scratch.workspace);
 }
 
@@ -230,19 +238,13 @@ void CudnnAttention::backward_of_group(const AttentionBackward& call, int64_t fi
   key.d_qkv = call.d_qkv.stride;
   const SdpaGraph& graph = library().get(key);
   const GroupScratch scratch = scratch_of(s, call.document_begin, first, graph.workspace_bytes());
+  SdpaTensors tensors = tensors_of(call, s, first, scratch.bias);
   using enum SdpaTensor;
-  graph.execute(library().handle.get(),
-                {{kQ, part_of(call.qkv, s, first)},
-                 {kK, part_of(call.qkv, s, first, QkvPart::kK)},
-                 {kV, part_of(call.qkv, s, first, QkvPart::kV)},
-                 {kO, part_of(call.out, s, first)},
-                 {kStats, statistics_of(call.log_sum_exp, s, first)},
-                 {kDO, part_of(call.d_out, s, first)},
-                 {kDQ, part_of(call.d_qkv, s, first)},
-                 {kDK, part_of(call.d_qkv, s, first, QkvPart::kK)},
-                 {kDV, part_of(call.d_qkv, s, first, QkvPart::kV)},
-                 {kBias, scratch.bias}},
-                scratch.workspace);
+  tensors.insert({{kDO, part_of(call.d_out, s, first)},
+                  {kDQ, part_of(call.d_qkv, s, first)},
+                  {kDK, part_of(call.d_qkv, s, first, QkvPart::kK)},
+                  {kDV, part_of(call.d_qkv, s, first, QkvPart::kV)}});
+  graph.execute(library().handle.get(), tensors, scratch.workspace);
 }
 
 }  // namespace mpt
