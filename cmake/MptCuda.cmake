@@ -61,7 +61,7 @@ function(mpt_cuda_options target)
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   # Lines of the source in machine code: profilers and compute-sanitizer name them; the code stays the same.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda
-                                           -lineinfo -Werror=all-warnings -Xptxas=-v>)
+                                           -lineinfo $<$<BOOL:${MPT_WERROR}>:-Werror=all-warnings> -Xptxas=-v>)
   # What -v says of each object's kernels is kept beside it, for a test to read.
   set_property(TARGET ${target} PROPERTY CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/keep_ptxas_report.sh
                ${CMAKE_CUDA_COMPILER_LAUNCHER})
