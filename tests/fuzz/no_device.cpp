@@ -1,11 +1,14 @@
-// Stands in for the CPU backend, which no reader opens and which compiles for minutes.
+// Stands in for the CPU backend, which no reader opens and which compiles for minutes. The tests compile it too, so that
+// it follows the backend's declarations; only the fuzz targets link it.
 #include "core/check.h"
 #include "device/backends.h"
 
-namespace mpt {
-
-std::unique_ptr<Device> make_cpu_device(int threads) {
-  throw LogicError(fmt::format("a fuzz target opened a device of {} threads", threads));
+std::unique_ptr<mpt::Device> mpt::make_cpu_device(int threads, Bf16Products products) {
+  throw LogicError(fmt::format("a fuzz target opened a device of {} threads that sums by {}",
+                               threads, name_of(products)));
 }
 
-}  // namespace mpt
+std::string mpt::why_no_bf16_products(Bf16Products products) {
+  const bool any = products == Bf16Products::kFma || products == Bf16Products::kAuto;
+  return any ? "" : "the fuzz targets have no CPU backend";
+}
