@@ -139,9 +139,12 @@ bool CorpusReader::open_next_file() {
   return true;
 }
 
-void CorpusReader::check_utf8(std::string_view text) const {
+// Bad documents after the first are only counted: an exception with its message takes microseconds,
+// and a byte of a Parquet file can be 64 rows.
+bool CorpusReader::is_utf8_or_error(std::string_view text) const {
   const size_t valid = valid_utf8_prefix(text);
-  if (valid == text.size()) return;
+  if (valid == text.size()) return true;
+  if (options_.on_bad_document == OnBadDocument::kSkip && stats_.bad > 0) return false;
   throw BadDocument(
       fmt::format("{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or skip such "
                   "documents with --on-bad-document skip",
@@ -157,7 +160,10 @@ Found CorpusReader::read(std::string& text) {
         if (!open_next_file()) return Found::kEnd;
         continue;
       }
-      check_utf8(text);
+      if (!is_utf8_or_error(text)) {
+        ++stats_.bad;
+        continue;
+      }
       if (is_blank(text)) text.clear();
       return found;
     } catch (const BadDocument& bad) {

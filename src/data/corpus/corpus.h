@@ -93,7 +93,7 @@ class CorpusReader {
 
  private:
   DocumentReader::Found read(std::string& text);
-  void check_utf8(std::string_view text) const;
+  bool is_utf8_or_error(std::string_view text) const;
   bool open_next_file();
 
   CorpusOptions options_;
