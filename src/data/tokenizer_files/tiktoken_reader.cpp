@@ -162,6 +162,11 @@ int64_t token_of(const JsonNode& node, const std::vector<AddedToken>& tokens) {
   return found->id;
 }
 
+// Empty if there is no other line.
+std::string_view after_first_line(std::string_view content) {
+  return content.substr(std::min(first_line(content).size() + 1, content.size()));
+}
+
 }  // namespace
 
 bool is_tiktoken(std::string_view content) {
@@ -170,8 +175,7 @@ bool is_tiktoken(std::string_view content) {
 
 bool is_tiktoken_with_settings(std::string_view content) {
   const std::string_view line = without_trailing_space(first_line(content));
-  return line.starts_with('{') && line.ends_with('}') && line.size() < content.size() &&
-         is_tiktoken(content.substr(first_line(content).size() + 1));
+  return line.starts_with('{') && line.ends_with('}') && is_tiktoken(after_first_line(content));
 }
 
 std::string tiktoken_with_settings(std::string_view settings, std::string_view ranks) {
@@ -179,8 +183,7 @@ std::string tiktoken_with_settings(std::string_view settings, std::string_view r
 }
 
 TiktokenFiles tiktoken_files(std::string_view with_settings) {
-  const std::string_view line = first_line(with_settings);
-  return {std::string(line), std::string(with_settings.substr(line.size() + 1))};
+  return {std::string(first_line(with_settings)), std::string(after_first_line(with_settings))};
 }
 
 SubwordTokenizer read_tiktoken(std::string_view with_settings) {
