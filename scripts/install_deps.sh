@@ -4,9 +4,9 @@
 #   scripts/install_deps.sh            for the program and the quickstart
 #   scripts/install_deps.sh --mpi      also for several ranks on CPUs; install before building
 #   scripts/install_deps.sh --package  also for building packages, MPI included
-#   scripts/install_deps.sh --dev      also for the tests and benchmarks, MPI included
+#   scripts/install_deps.sh --dev      also for the tests and benchmarks, MPI and ccache included
 #   scripts/install_deps.sh --fuzz     also for the fuzz targets (scripts/fuzz.sh): clang, its sanitizers and OpenMP
-#   scripts/install_deps.sh --tools    also the formatter, linters, ccache and the site generator of docs/, for development
+#   scripts/install_deps.sh --tools    also the formatter, linters and the site generator of docs/, for development
 #   scripts/install_deps.sh --check    only report; exit code 1 if something is missing
 #
 # Touches neither the network nor sudo when nothing is missing.
@@ -19,14 +19,14 @@ build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli1
 run=(python3 python3-matplotlib)
 mpi=(libopenmpi-dev openmpi-bin)
 package=("${mpi[@]}" dpkg-dev file)
-# OpenBLAS for a benchmark, which compares our GEMMs with its own.
-dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "${mpi[@]}")
+# OpenBLAS for a benchmark, which compares our GEMMs with its own. ccache: what one build tree has compiled, another takes.
+dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev ccache "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
 fuzz=(clang libomp-dev)
 # The sanitizers, where they are not part of clang's own packages.
 sanitizers=(libclang-rt-dev)
-tools=(clang-format clang-tidy shellcheck ccache mkdocs mkdocs-material)
+tools=(clang-format clang-tidy shellcheck mkdocs mkdocs-material)
 
 wanted=("${build[@]}" "${run[@]}")
 optional=()
