@@ -25,6 +25,7 @@ function(mpt_compile_options target)
     list(APPEND options -march=native $<$<BOOL:${MPT_WIDE_VECTORS}>:-mprefer-vector-width=512>)
   endif()
   if(MPT_SANITIZE)
+    # Line tables are all that a report needs, and compile faster; the last -g counts.
     list(APPEND options -fsanitize=${MPT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
     target_link_options(${target} PRIVATE -fsanitize=${MPT_SANITIZE})
   endif()

@@ -282,8 +282,9 @@ class Linters(unittest.TestCase):
             self.assertIn(program, guide)
 
     def test_debian_has_those_that_pip_has_not(self):
-        tools = re.search(r"^tools=\((.*)\)$", text_of("scripts/install_deps.sh"), re.M)[1].split()
-        self.assertLessEqual({"clang-format", "shellcheck"}, set(tools))
+        lists = dict(re.findall(r"^(dev|tools)=\((.*)\)$", text_of("scripts/install_deps.sh"), re.M))
+        self.assertLessEqual({"clang-format", "shellcheck"}, set(lists["tools"].split()))
+        self.assertIn("ccache", lists["dev"].split())
         self.assertIn('pip" install ruff==', text_of(".github/workflows/style.yml"))
 
     def test_widths_are_the_same(self):
