@@ -282,7 +282,8 @@ class Linters(unittest.TestCase):
             self.assertIn(program, guide)
 
     def test_debian_has_those_that_pip_has_not(self):
-        lists = dict(re.findall(r"^(dev|tools)=\((.*)\)$", text_of("scripts/install_deps.sh"), re.M))
+        installer = text_of("scripts/install_deps.sh")
+        lists = dict(re.findall(r"^(dev|tools)=\((.*)\)$", installer, re.M))
         self.assertLessEqual({"clang-format", "shellcheck"}, set(lists["tools"].split()))
         self.assertIn("ccache", lists["dev"].split())
         self.assertIn('pip" install ruff==', text_of(".github/workflows/style.yml"))
