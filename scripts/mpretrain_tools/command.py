@@ -5,18 +5,37 @@ mistakes.
 import argparse
 import importlib
 import os
+import select
+import signal
 import sys
 
 
 def reported(main, *mistakes):
     """Exit status of main(). A mistake is one line on stderr and status 1, without a trace of our
-    calls.
+    calls; nobody reading on, as with `| head`, is none.
     """
     try:
-        return main()
+        try:
+            status = main()
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:
+            if has_no_reader(sys.stdout):
+                return 128 + signal.SIGPIPE
+            raise
     except mistakes as problem:
         print(f"{os.path.basename(sys.argv[0])}: error: {problem}", file=sys.stderr)
         return 1
+
+
+def has_no_reader(pipe):
+    """Whether the pipe's other end is closed. What it still holds is dropped then."""
+    poll = select.poll()
+    poll.register(pipe, 0)  # errors are told without being asked for
+    if not poll.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), pipe.fileno())
+    return True
 
 
 def of_several(package, *mistakes):

@@ -12,6 +12,7 @@ each of their names.
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -154,6 +155,20 @@ class Scripts(unittest.TestCase):
             " itself",
             done.stderr,
         )
+
+    def test_nobody_reading_on_is_no_mistake(self):
+        study = ROOT / "docs/results/study/study.json"
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [sys.executable, "-B", ROOT / "scripts/study.py", "check", study],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        os.close(writer)
+        self.assertEqual((done.stderr, done.returncode), (b"", 128 + signal.SIGPIPE))
 
     def test_without_matplotlib_drawing_says_in_a_line_what_to_install(self):
         run = self.directory / "metrics.jsonl"
