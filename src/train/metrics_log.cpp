@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/io/lines.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -159,20 +160,10 @@ void MetricsLog::mark_resume(int64_t step, const std::string& reason) {
 void MetricsLog::sync() { file_->sync(); }
 
 std::map<int64_t, json> read_metrics(FileSystem& fs, const std::string& path) {
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  const auto file = fs.open_read(path);
   MetricsReader reader(path);
-  std::string pending;
-  for (int64_t offset = 0; offset < file->size(); offset += kPiece) {
-    std::string piece(static_cast<size_t>(std::min(kPiece, file->size() - offset)), '\0');
-    file->read(offset, std::as_writable_bytes(std::span(piece)));
-    pending += piece;
-    size_t begin = 0;
-    for (size_t end = 0; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      reader.take_line(std::string_view(pending).substr(begin, end - begin));
-    }
-    pending.erase(0, begin);
-  }
+  each_line(*fs.open_read(path), path, [&](std::string_view line, LineEnd end) {
+    if (end == LineEnd::kNewline) reader.take_line(line);
+  });
   return reader.result();
 }
 

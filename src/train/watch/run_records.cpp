@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "core/io/lines.h"
 #include "core/json/json_parse.h"
 #include "train/watch/event_file.h"
 
@@ -13,8 +14,6 @@ namespace mpt {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr int64_t kLongestLine = int64_t{64} << 20;
 
 bool before(const RecordedPoint& point, int64_t step) { return point.step < step; }
 bool after(int64_t step, const RecordedPoint& point) { return step < point.step; }
@@ -84,26 +83,6 @@ class Collector {
   std::vector<int64_t> steps_;
 };
 
-// Calls `take` with each line, the last one also if it does not end.
-template <class Take>
-void each_line(const ReadableFile& file, const std::string& path, const Take& take) {
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  std::string pending;
-  for (int64_t offset = 0, size = file.size(); offset < size; offset += kPiece) {
-    std::string piece(size_t(std::min(kPiece, size - offset)), '\0');
-    file.read(offset, std::as_writable_bytes(std::span(piece)));
-    pending += piece;
-    size_t begin = 0;
-    for (size_t end = 0; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1)
-      take(std::string_view(pending).substr(begin, end - begin));
-    pending.erase(0, begin);
-    if (int64_t(pending.size()) > kLongestLine)
-      throw error("{}: a line of more than {} MiB, which is no record of a run", path,
-                  kLongestLine >> 20);
-  }
-  take(pending);
-}
-
 // A line of samples.jsonl; what has another shape is passed over.
 void take_samples(std::string_view line, RunRecords& run) {
   const ordered_json record = ordered_json::parse(line, nullptr, false);
@@ -146,13 +125,13 @@ RunRecords read_run(FileSystem& fs, const std::string& path) {
   run.report = json_beside(fs, in_directory(directory, "report.json"));
   Collector collector(run);
   each_line(*fs.open_read(metrics), metrics,
-            [&](std::string_view line) { collector.take_line(line); });
+            [&](std::string_view line, LineEnd) { collector.take_line(line); });
   collector.finish();
   if (run.steps == 0) throw error("{}: no step is recorded in it", metrics);
   const std::string samples = in_directory(directory, "samples.jsonl");
   if (fs.exists(samples))
     each_line(*fs.open_read(samples), samples,
-              [&](std::string_view line) { take_samples(line, run); });
+              [&](std::string_view line, LineEnd) { take_samples(line, run); });
   run.samples.erase(run.samples.upper_bound(run.last_step), run.samples.end());
   return run;
 }
