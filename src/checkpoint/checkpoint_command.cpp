@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_store.h"
 #include "core/check.h"
+#include "core/io/directory_lock.h"
 #include "core/progress.h"
 
 namespace mpt {
@@ -173,7 +174,7 @@ PruneResult prune_checkpoints(FileSystem& fs, const PruneCommand& command) {
   if (!fs.is_directory(path)) throw error("{}: no such directory", path);
   check_is_no_checkpoint(fs, path);
   const std::string directory = directory_of_checkpoints(fs, path);
-  std::optional<RunLock> lock;
+  std::optional<DirectoryLock> lock;
   if (command.mode == PruneMode::kRemove)
     if (const std::optional<std::string> run = run_of(directory)) lock.emplace(*run);
 

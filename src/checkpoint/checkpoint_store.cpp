@@ -1,18 +1,12 @@
 #include "checkpoint/checkpoint_store.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <map>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoint_saver.h"
 #include "core/check.h"
@@ -211,12 +205,13 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
 }
 
 // Rank 0 lists the checkpoints, since other ranks may see a new directory late or not at all.
-std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) const {
+std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks,
+                                                        int64_t last_step) const {
   std::string listed;
   ranks.together([&] {
     if (ranks.is_root())
       for (const CheckpointInfo& info : list())
-        listed += fmt::format("{} {}\n", info.step, info.path);
+        if (info.step <= last_step) listed += fmt::format("{} {}\n", info.step, info.path);
   });
   std::vector<std::string> lines = lines_of(ranks.gather_texts(listed).front());
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -252,48 +247,5 @@ TrainState verify_together(FileSystem& fs, const std::string& path, Communicator
   ranks.together([&] { state = verify_share_of_checkpoint(fs, path, ranks.rank(), ranks.size()); });
   return state;
 }
-
-namespace {
-
-std::string text_of(int file) {
-  std::array<char, 32> text{};
-  const ssize_t count = ::pread(file, text.data(), text.size(), 0);
-  std::string line(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
-  return line.substr(0, line.find_first_not_of("0123456789"));
-}
-
-[[noreturn]] void refuse(const std::string& directory, const std::string& path, int file) {
-  const int code = errno;
-  const std::string holder = text_of(file);
-  ::close(file);
-  if (code != EWOULDBLOCK) {
-    throw error("{}: cannot be locked: {}", path, std::generic_category().message(code));
-  }
-  throw error("{}: another run is writing here (process {}); stop it or use another directory",
-              directory, holder.empty() ? "unknown" : holder);
-}
-
-int lock_nonblocking(int file) {
-  int result = -1;
-  do result = ::flock(file, LOCK_EX | LOCK_NB);
-  while (result != 0 && errno == EINTR);
-  return result;
-}
-
-}  // namespace
-
-RunLock::RunLock(const std::string& directory) {
-  const std::string path = directory + "/.lock";
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
-  if (file < 0)
-    throw error("{}: cannot be opened: {}", path, std::generic_category().message(errno));
-  if (lock_nonblocking(file) != 0) refuse(directory, path, file);
-  file_ = file;
-  const std::string text = fmt::format("{}\n", ::getpid());
-  // The process id is only for another run's error message: failing to write it is not an error.
-  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, text.data(), text.size(), 0) < 0) return;
-}
-
-RunLock::~RunLock() { ::close(file_); }
 
 }  // namespace mpt

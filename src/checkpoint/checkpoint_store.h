@@ -11,11 +11,12 @@
 // existing step replaces it; the old or the new checkpoint exists at every moment. Saving a step
 // below committed ones means that the run was resumed from an earlier one: the later checkpoints
 // are renamed to .abandoned, so that "newest" does not pick them. Only one run may save at a time
-// (see RunLock). Its rank 0 prepares and commits; other ranks only write their files into the
+// (see DirectoryLock). Its rank 0 prepares and commits; other ranks only write their files into the
 // prepared directory (see checkpoint_saver.h).
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -84,10 +85,11 @@ class CheckpointStore {
   // missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
-  // Path of the newest checkpoint that verifies. Logs a warning with the defect of each newer one.
-  // Each rank verifies a share of the files; all get the same answer. Collective.
+  // Path of the newest checkpoint, of up to this step, that verifies. Logs a warning with the defect
+  // of each newer one. Each rank verifies a share of the files; all get the same answer. Collective.
   [[nodiscard]] std::optional<std::string> latest_good(
-      Communicator& ranks = Communicator::single()) const;
+      Communicator& ranks = Communicator::single(),
+      int64_t last_step = std::numeric_limits<int64_t>::max()) const;
 
   TrainState load(const std::string& path, std::span<const NamedTensor> tensors,
                   Device& device) const;
@@ -113,21 +115,5 @@ std::string directory_of_checkpoints(FileSystem& fs, const std::string& path);
 // verify_checkpoint(), each rank verifying a share of the files; a defect is thrown on every rank.
 // Collective.
 TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks);
-
-// Keeps two processes from training in one directory: an advisory lock on its file ".lock",
-// released however the process ends. The file stays and holds the process id of its last holder.
-
-class RunLock {
- public:
-  // `directory` must exist. Throws Error naming the holder if another process, or another RunLock,
-  // has the lock.
-  explicit RunLock(const std::string& directory);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-
- private:
-  int file_ = -1;
-};
 
 }  // namespace mpt

@@ -4,12 +4,16 @@
 #include <filesystem>
 #include <string_view>
 
+#include <fmt/ranges.h>
+
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/io/directory_lock.h"
 #include "core/io/hash.h"
 #include "core/progress.h"
 #include "inference/loaded_model.h"
+#include "inference/model_differences.h"
 #include "model/parameters.h"
 #include "model/weight_ema.h"
 
@@ -18,9 +22,9 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kWeightsOnly = "weights_only";
-constexpr std::array<std::string_view, 6> kFiles{
+constexpr std::array<std::string_view, 7> kFiles{
     kConfig,      kTokenizerFiles[0], kTokenizerFiles[1], kTokenizerFiles[2],
-    kRunManifest, kCheckpoints};
+    kRunManifest, kCheckpoints,       kLockFile};
 
 OutputDirectory output_of(const std::string& path, Overwrite overwrite) {
   return {.path = path,
@@ -249,11 +253,6 @@ std::vector<std::string> newest_of(FileSystem& fs, const std::string& run, int64
   return paths;
 }
 
-LlamaConfig function_of(LlamaConfig model) {
-  model.initializer_range = {};
-  return model;
-}
-
 std::vector<SavedWeights> weights_to_average(FileSystem& fs, const AverageOptions& options) {
   if (options.last && options.checkpoints.size() != 1)
     throw error("--last is for the checkpoints of one run, {} are given",
@@ -266,8 +265,11 @@ std::vector<SavedWeights> weights_to_average(FileSystem& fs, const AverageOption
   std::vector<SavedWeights> all;
   for (const std::string& path : paths) {
     all.push_back(find_saved_weights(fs, path));
-    if (!(function_of(all.back().config.model) == function_of(all.front().config.model)))
-      throw error("{} has another model than {}", all.back().checkpoint, all.front().checkpoint);
+    const std::vector<std::string> found =
+        model_differences(all.front().config.model, all.back().config.model);
+    if (!found.empty())
+      throw error("{} has another model than {}: {}", all.back().checkpoint, all.front().checkpoint,
+                  fmt::join(found, "; "));
   }
   return all;
 }

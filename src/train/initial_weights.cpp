@@ -1,47 +1,16 @@
 #include "train/initial_weights.h"
 
-#include <algorithm>
-
 #include <fmt/ranges.h>
 
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/json/config_writer.h"
+#include "inference/model_differences.h"
 
 namespace mpt {
 namespace {
 
-// The model section without what a function of given weights does not depend on, and with what it
-// stands for where a key is left out.
-nlohmann::json function_of(LlamaConfig model) {
-  model.num_key_value_heads = model.key_value_heads();
-  model.head_size = model.head_dim();
-  nlohmann::json keys = nlohmann::json(FieldWriter::write(model));
-  keys.erase("initializer_range");
-  keys.erase("pad_multiple");
-  return keys.flatten();
-}
-
-// "model.hidden_size is 64 there and 32 here", for every key that differs.
-std::vector<std::string> differences(const LlamaConfig& there, const LlamaConfig& here) {
-  const nlohmann::json a = function_of(there), b = function_of(here);
-  nlohmann::json both = a;
-  both.update(b);
-  std::vector<std::string> found;
-  for (const auto& item : both.items()) {
-    const auto text = [&](const nlohmann::json& keys) {
-      return keys.contains(item.key()) ? keys.at(item.key()).dump() : std::string("not set");
-    };
-    if (text(a) == text(b)) continue;
-    std::string key = "model" + item.key();
-    std::ranges::replace(key, '/', '.');
-    found.push_back(fmt::format("{} is {} there and {} here", key, text(a), text(b)));
-  }
-  return found;
-}
-
 void check_model(const SavedWeights& saved, const RunConfig& config) {
-  const std::vector<std::string> found = differences(saved.config.model, config.model);
+  const std::vector<std::string> found = model_differences(saved.config.model, config.model);
   if (!found.empty())
     throw error("train.init_from: {} has another model than this run: {}", saved.checkpoint,
                 fmt::join(found, "; "));

@@ -14,6 +14,7 @@
 #include "config/run_config.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
 #include "device/profiling.h"
 #include "parallel/data_parallel.h"
@@ -83,7 +84,7 @@ void quieten_unless_leading(const LaunchEnvironment& environment) {
 }
 
 // Only rank 0 writes to the run's directory.
-void start_directory(FileSystem& fs, const RunConfig& config, std::optional<RunLock>& lock) {
+void start_directory(FileSystem& fs, const RunConfig& config, std::optional<DirectoryLock>& lock) {
   const std::string directory = run_directory(config);
   fs.create_directories(directory);
   lock.emplace(directory);
@@ -281,7 +282,7 @@ class TrainingRun {
   Options options_;
   FreeMemory memory_{};  // before the run takes any
   FileSystem& fs_ = posix_file_system();
-  std::optional<RunLock> lock_;
+  std::optional<DirectoryLock> lock_;
   std::optional<SavedWeights> initial_;  // those of train.init_from, once they are found
   std::optional<Trainer> trainer_;
 };

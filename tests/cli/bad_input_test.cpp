@@ -1,6 +1,7 @@
 // Bad configs and arguments, through the program: each is refused by name, and nothing is touched.
 #include "checkpoint/checkpoint_store.h"
 #include "cli/bad_input_world.h"
+#include "core/io/directory_lock.h"
 
 namespace mpt::test {
 namespace {
@@ -294,7 +295,7 @@ TEST_F(BadConfigs, PlacesToWriteTo) {
 
 TEST_F(BadConfigs, TwoAtOnce) {
   const Scene scene(*world_);
-  const RunLock held(scene / "runs/tiny");
+  const DirectoryLock held(scene / "runs/tiny");
   expect_refused(scene, {"two at once",
                          {"--config", "config.json", "--resume", "auto"},
                          {"runs/tiny: another run is writing here", std::to_string(::getpid())}});

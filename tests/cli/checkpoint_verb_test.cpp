@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_fixture.h"
 #include "checkpoint/checkpoint_saver.h"
 #include "checkpoint/checkpoint_store.h"
+#include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
 #include "support/rank_threads.h"
 #include "support/run_program.h"
@@ -159,7 +160,7 @@ TEST_F(CheckpointVerb, PruneNeverRemovesTheNewestGoodOne) {
 }
 
 TEST_F(CheckpointVerb, PruneIsRefusedWhileTheRunIsTraining) {
-  const RunLock lock(directory_ / "run");
+  const DirectoryLock lock(directory_ / "run");
   for (const char* place : {"run", "run/checkpoints", "run/../run/checkpoints/"}) {
     const ProgramResult result = run({"prune", place, "--keep-last", "1"});
     EXPECT_EQ(result.exit_code, 1);

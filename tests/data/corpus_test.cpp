@@ -393,6 +393,14 @@ class StandardInput {
   int earlier_;
 };
 
+TEST(Corpus, AParquetFileIsOneUnderTheNameOfPlainText) {
+  const std::string path = fresh_directory() + "/a.txt";
+  std::filesystem::copy(MPT_SOURCE_DIR "/tests/golden/parquet/snappy_v1.parquet", path);
+  EXPECT_FALSE(CorpusReader({.patterns = {path}}).has_plain_text());
+  expect_error([&] { CorpusReader({.patterns = {path}, .document = DocumentUnit::kLine}); },
+               {"--document line", "no input is plain text"});
+}
+
 TEST(Corpus, StandardInputIsReadAlone) {
   const std::string directory = fresh_directory();
   const std::string path = write_text(directory + "/a", test::zstd("one\n\ntwo \xff\n"));

@@ -7,6 +7,9 @@
 #include <map>
 #include <set>
 
+#include <sys/resource.h>
+
+#include "core/io/directory_lock.h"
 #include "data/corpus/ordered_pipeline.h"
 #include "data/corpus/split_writer.h"
 #include "data/data_files.h"
@@ -50,10 +53,12 @@ TokenizeOptions sample_options(const std::string& directory) {
           .threads = 2};
 }
 
+// Without the lock, which stays and holds a process id.
 std::map<std::string, std::string> files_in(const std::string& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory))
-    files[entry.path().filename().string()] = test::read_text(entry.path().string());
+    if (const std::string name = entry.path().filename().string(); name != kLockFile)
+      files[name] = test::read_text(entry.path().string());
   return files;
 }
 
@@ -480,6 +485,24 @@ TEST(InterruptedTokenize, MaySkipWhatItStoppedAt) {
   EXPECT_TRUE(found == files_in(options.output));
 }
 
+TEST(InterruptedTokenize, OneRunAtATimeWritesToADirectory) {
+  const TokenizeOptions options = several_batches(fresh_directory());
+  ASSERT_TRUE(stop_at(50, options));
+  const auto left = files_in(options.output + "/.mpretrain_unfinished");
+  const DirectoryLock lock(options.output);
+  expect_error([&] { tokenize_corpus(options); },
+               {options.output + ": another run is writing here (process "});
+  EXPECT_TRUE(left == files_in(options.output + "/.mpretrain_unfinished"));
+}
+
+// `progress` with other splits.
+template <class Change>
+std::string changed(const std::string& progress, const Change& change) {
+  auto content = nlohmann::json::parse(progress);
+  change(content["splits"]);
+  return content.dump();
+}
+
 TEST(InterruptedTokenize, DamagedProgressIsNamed) {
   const TokenizeOptions options = several_batches(fresh_directory());
   ASSERT_TRUE(stop_at(50, options));
@@ -488,10 +511,16 @@ TEST(InterruptedTokenize, DamagedProgressIsNamed) {
   for (const auto& [content, part] : std::vector<std::pair<std::string, std::string>>{
            {"{}", "remove the directory to begin anew"},
            {progress.substr(0, progress.size() / 2), "progress.json"},
-           {R"({"format":"another"})", "has format \"another\""}}) {
+           {R"({"format":"another"})", "has format \"another\""},
+           {changed(progress, [](nlohmann::json& splits) { splits.erase("val"); }),
+            "'val' not found"}}) {
     write_text(left + "/progress.json", content);
     expect_error([&] { tokenize_corpus(options); }, {left + "/progress.json: ", part});
   }
+  write_text(left + "/progress.json",
+             changed(progress, [](nlohmann::json& splits) { splits["train"]["counts"].erase(5); }));
+  expect_error([&] { tokenize_corpus(options); },
+               {"train: has counts of", "remove " + left + " to begin anew"});
   write_text(left + "/progress.json", progress);
   const auto shard = nlohmann::json::parse(progress)["splits"]["train"]["shards"][0];
   std::filesystem::remove(left + "/" + shard["file"].get<std::string>());
@@ -555,6 +584,28 @@ TEST(OrderedPipeline, ErrorsComeInTheirPlaceAndDestructionNeverHangs) {
       expect_error([&] { pipeline.next(); }, {fmt::format("{}", fail_at)});
     }
   }
+}
+
+// Where the system has no room for so many stacks.
+void start_too_many() {
+  const rlimit limit{rlim_t{1} << 30, rlim_t{1} << 30};
+  ::setrlimit(RLIMIT_AS, &limit);
+  try {
+    const OrderedPipeline<Number> pipeline(
+        {.workers = 4000, .depth = 4}, [] { return nullptr; }, [](Number&, int) {});
+  } catch (const Error& refused) {
+    fmt::print(stderr, "{}\n", refused.what());
+    std::_Exit(1);
+  }
+  std::_Exit(0);
+}
+
+TEST(OrderedPipeline, ThreadsThatCannotBeStarted) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need more addresses than the limit leaves";
+#endif
+  EXPECT_EXIT(start_too_many(), testing::ExitedWithCode(1),
+              "only [0-9]+ of 4001 threads could be started: .*; ask for fewer");
 }
 
 TEST(OrderedPipeline, MayBeDroppedAtAnyTime) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_store.h"
+#include "core/io/directory_lock.h"
 #include "inference/evaluate.h"
 #include "inference/loaded_model.h"
 #include "inference/model_checkpoint.h"
@@ -133,6 +134,17 @@ TEST_F(Convert, WhatMakesNoSenseIsRefused) {
   EXPECT_ERROR(convert(source_, source_, WeightFormat::kBF16), "is not empty");
 }
 
+// `checkpoint prune` leaves its lock behind.
+TEST_F(Convert, ReplacesADirectoryThatWasLocked) {
+  const std::string output = directory_ / "out";
+  convert(source_, output, WeightFormat::kF32);
+  { const DirectoryLock lock(output); }
+  EXPECT_NO_THROW(
+      convert_checkpoint(fs, {.checkpoint = source_,
+                              .wanted = {.output = output, .weights = WeightFormat::kF32},
+                              .overwrite = Overwrite::kYes}));
+}
+
 TEST_F(Convert, ItIsACheckpointOfStepZeroAndSaysWhereFrom) {
   convert(source_, directory_ / "out", WeightFormat::kNvfp4);
   const std::string checkpoint = find_checkpoint(fs, directory_ / "out");
@@ -239,8 +251,15 @@ TEST_F(Average, NeedsSeveralOfOneModel) {
   EXPECT_ERROR(average({one, one}, 2), "--last is for the checkpoints of one run, 2 are given");
   const LlamaConfig other = small_config(31);
   write_model_checkpoint(directory_ / "other", {.model = other, .weights = random_weights(other)});
-  EXPECT_ERROR(average({one, directory_ / "other"}), "has another model than");
+  EXPECT_ERROR(average({one, directory_ / "other"}), "has another model than", "model.");
   EXPECT_ERROR(average({one, directory_ / "missing"}), "missing");
+  // The same model, with every key spelled.
+  LlamaConfig spelled = odd_config();
+  spelled.num_key_value_heads = spelled.key_value_heads();
+  spelled.head_size = spelled.head_dim();
+  write_model_checkpoint(directory_ / "spelled",
+                         {.model = spelled, .weights = random_weights(spelled)});
+  EXPECT_NO_THROW(average({one, directory_ / "spelled"}));
 }
 
 }  // namespace

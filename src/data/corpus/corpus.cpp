@@ -65,18 +65,14 @@ void check_options(const CorpusOptions& options) {
                 options.max_document_bytes, kLeast);
 }
 
-TextKind named_kind(const CorpusOptions& options, const std::string& file) {
-  return options.as ? *options.as : text_kind_of(file);
-}
-
 int64_t size_of(const std::string& path) {
   return path == kStandardInput ? 0 : static_cast<int64_t>(std::filesystem::file_size(path));
 }
 
-// A Parquet file is one under any name.
+// A Parquet file is one under the name of any kind.
 TextKind kind_of(const CorpusOptions& options, const std::string& file) {
-  const bool parquet = !options.as && is_parquet_file(file);
-  return parquet ? TextKind::kParquet : named_kind(options, file);
+  const TextKind named = options.as ? *options.as : text_kind_of(file);
+  return !options.as && is_parquet_file(file) ? TextKind::kParquet : named;
 }
 
 // An option that concerns no input is refused.
@@ -117,7 +113,7 @@ CorpusReader::CorpusReader(CorpusOptions options)
     : options_(std::move(options)), files_(files_of(options_)) {
   check_options(options_);
   for (const std::string& file : files_) {
-    has_plain_text_ |= named_kind(options_, file) == TextKind::kPlainText;
+    has_plain_text_ |= kind_of(options_, file) == TextKind::kPlainText;
     input_bytes_ += size_of(file);
   }
   check_kinds(options_, files_, has_plain_text_);

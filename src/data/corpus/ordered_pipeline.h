@@ -14,9 +14,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "core/check.h"
 
 namespace mpt {
 
@@ -33,17 +36,20 @@ class OrderedPipeline {
 
   OrderedPipeline(Options options, Make make, Work work)
       : depth_(static_cast<size_t>(options.depth)), make_(std::move(make)), work_(std::move(work)) {
-    threads_.emplace_back([this] { make_jobs(); });
-    for (int i = 0; i < options.workers; ++i) threads_.emplace_back([this, i] { work_on_jobs(i); });
-  }
-  ~OrderedPipeline() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+    const int all = options.workers + 1;
+    threads_.reserve(static_cast<size_t>(all));
+    try {
+      threads_.emplace_back([this] { make_jobs(); });
+      for (int i = 0; i < options.workers; ++i)
+        threads_.emplace_back([this, i] { work_on_jobs(i); });
+    } catch (const std::system_error& failure) {
+      const size_t started = threads_.size();
+      stop();
+      throw error("only {} of {} threads could be started: {}; ask for fewer", started, all,
+                  failure.what());
     }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
   }
+  ~OrderedPipeline() { stop(); }
   OrderedPipeline(const OrderedPipeline&) = delete;
   OrderedPipeline& operator=(const OrderedPipeline&) = delete;
 
@@ -65,6 +71,15 @@ class OrderedPipeline {
     std::exception_ptr failure;
     bool done = false;
   };
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
 
   void make_jobs() {
     for (;;) {

@@ -91,6 +91,9 @@ void SplitWriter::forget_earlier() {
 void SplitWriter::go_on(SplitProgress progress) {
   split_ = std::move(progress.split);
   counts_ = std::move(progress.counts);
+  if (std::ssize(counts_) != options_.vocab_size)
+    throw error("{}: has counts of {} pieces; expected {}", options_.name, counts_.size(),
+                options_.vocab_size);
   for (const ManifestShard& listed : split_.shards)
     if (const TokenShard shard(path_of(listed.file)); shard.tokens() != listed.tokens)
       throw error("{}: has {} tokens; expected {}", shard.path(), shard.tokens(), listed.tokens);

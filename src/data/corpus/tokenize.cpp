@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/io/atomic_output.h"
+#include "core/io/directory_lock.h"
 #include "core/progress.h"
 #include "core/random.h"
 #include "core/text.h"
@@ -83,9 +84,8 @@ void make_directory(const std::string& path) {
     throw error("{}: cannot be used as the output directory: {}", path, failure.message());
 }
 
-// Creates the directory. Throws if it must not be written to; existing contents are unchanged.
-void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
-  make_directory(options.output);
+// Throws if the directory must not be written to.
+void check_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   const std::string copy = tokenizer_in(options.output);
   if (!copy.empty() && !options.overwrite && Tokenizer::load(copy).hash() != tokenizer.hash())
     throw error(
@@ -312,7 +312,9 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
   const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   check_options(options, tokenizer);
   CorpusReader corpus(options.corpus);
-  prepare_directory(options, tokenizer);
+  make_directory(options.output);
+  const DirectoryLock lock(options.output);
+  check_directory(options, tokenizer);
 
   UnfinishedRun unfinished(fs, options.output, run_of(options, tokenizer, corpus),
                            options.overwrite ? Overwrite::kYes : Overwrite::kNo);

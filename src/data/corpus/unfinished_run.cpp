@@ -83,8 +83,8 @@ SplitProgress split_from(const json& value) {
 
 TokenizeProgress progress_from(const json& value) {
   TokenizeProgress progress{.position = position_from(value.at("position"))};
-  for (const auto& [name, split] : value.at("splits").items())
-    progress.splits[name] = split_from(split);
+  for (const char* const name : {kTrainSplit, kValidationSplit})
+    progress.splits[name] = split_from(value.at("splits").at(name));
   return progress;
 }
 

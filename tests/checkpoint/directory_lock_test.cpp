@@ -1,4 +1,6 @@
-// At most one run per directory.
+// At most one writer per directory.
+#include "core/io/directory_lock.h"
+
 #include <csignal>
 #include <optional>
 
@@ -6,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_store.h"
 #include "core/io/file_system.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
@@ -15,71 +16,71 @@
 namespace mpt {
 namespace {
 
-TEST(RunLock, IsHeldByOneAndReleased) {
+TEST(DirectoryLock, IsHeldByOneAndReleased) {
   const test::TempDirectory directory;
   {
-    const RunLock lock(directory.path());
-    EXPECT_ERROR(RunLock(directory.path()), directory.path(),
+    const DirectoryLock lock(directory.path());
+    EXPECT_ERROR(DirectoryLock(directory.path()), directory.path(),
                  fmt::format("process {}", ::getpid()));
-    EXPECT_ERROR(RunLock(directory.path()), "another run");
+    EXPECT_ERROR(DirectoryLock(directory.path()), "another run");
   }
-  const RunLock again(directory.path());
+  const DirectoryLock again(directory.path());
 }
 
-TEST(RunLock, IsReleasedWhenItsProcessIsKilled) {
+TEST(DirectoryLock, IsReleasedWhenItsProcessIsKilled) {
   const test::TempDirectory directory;
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const RunLock lock(directory.path());
+    const DirectoryLock lock(directory.path());
     if (::write(ready[1], "x", 1) != 1) ::_exit(1);
     for (;;) ::pause();
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_ERROR(RunLock(directory.path()), fmt::format("process {}", child));
+  EXPECT_ERROR(DirectoryLock(directory.path()), fmt::format("process {}", child));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   ::close(ready[0]);
   ::close(ready[1]);
-  const RunLock lock(directory.path());
+  const DirectoryLock lock(directory.path());
 }
 
 // What a killed process left says nothing: not its number, nor that a process of that number lives.
-TEST(RunLock, AStaleFileNeverBlocks) {
+TEST(DirectoryLock, AStaleFileNeverBlocks) {
   const test::TempDirectory directory;
   for (const std::string text : {"1\n", "", "not a number", "99999999999999999999\n"}) {
     write_file_atomically(posix_file_system(), directory / ".lock", bytes_of(text));
-    const RunLock lock(directory.path());
+    const DirectoryLock lock(directory.path());
     EXPECT_EQ(posix_file_system().read_file(directory / ".lock"), fmt::format("{}\n", ::getpid()));
   }
 }
 
 // Of several ranks the first takes the lock; where it is refused, all of them learn why.
-TEST(RunLock, IsTakenByOneRankForAll) {
+TEST(DirectoryLock, IsTakenByOneRankForAll) {
   const test::TempDirectory directory;
   const auto lock_together = [&](Communicator& group) {
-    std::optional<RunLock> lock;
+    std::optional<DirectoryLock> lock;
     group.together([&] {
       if (group.rank() == 0) lock.emplace(directory.path());
     });
     static_cast<void>(group.gather_numbers(0));  // held until all have gone on
   };
   test::RankThreads(3).run(lock_together);
-  const RunLock other(directory.path());
+  const DirectoryLock other(directory.path());
   test::RankThreads(3).run([&](Communicator& group) {
     EXPECT_ERROR(lock_together(group), "rank 0", "another run is writing here",
                  fmt::format("process {}", ::getpid()));
   });
 }
 
-TEST(RunLock, NamesWhatItCannotOpen) {
+TEST(DirectoryLock, NamesWhatItCannotOpen) {
   const test::TempDirectory directory;
-  EXPECT_ERROR(RunLock(directory / "none"), directory / "none/.lock", "No such file");
+  EXPECT_ERROR(DirectoryLock(directory / "none"), directory / "none/.lock", "No such file");
   posix_file_system().create_directory(directory / ".lock");
-  EXPECT_ERROR(RunLock(directory.path()), directory / ".lock", "Is a directory");
+  EXPECT_ERROR(DirectoryLock(directory.path()), directory / ".lock", "Is a directory");
 }
 
 }  // namespace

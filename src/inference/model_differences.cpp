@@ -1,0 +1,43 @@
+#include "inference/model_differences.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/json/config_writer.h"
+
+namespace mpt {
+namespace {
+
+// The model section without what a function of given weights does not depend on, and with what it
+// stands for where a key is left out.
+nlohmann::json function_of(LlamaConfig model) {
+  model.num_key_value_heads = model.key_value_heads();
+  model.head_size = model.head_dim();
+  nlohmann::json keys = nlohmann::json(FieldWriter::write(model));
+  keys.erase("initializer_range");
+  keys.erase("pad_multiple");
+  return keys.flatten();
+}
+
+}  // namespace
+
+std::vector<std::string> model_differences(const LlamaConfig& there, const LlamaConfig& here) {
+  const nlohmann::json a = function_of(there), b = function_of(here);
+  nlohmann::json both = a;
+  both.update(b);
+  std::vector<std::string> found;
+  for (const auto& item : both.items()) {
+    const auto text = [&](const nlohmann::json& keys) {
+      return keys.contains(item.key()) ? keys.at(item.key()).dump() : std::string("not set");
+    };
+    if (text(a) == text(b)) continue;
+    std::string key = "model" + item.key();
+    std::ranges::replace(key, '/', '.');
+    found.push_back(fmt::format("{} is {} there and {} here", key, text(a), text(b)));
+  }
+  return found;
+}
+
+}  // namespace mpt
