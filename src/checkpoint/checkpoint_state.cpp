@@ -128,10 +128,13 @@ CheckpointFile file_from(const std::string& path, const json& value) {
   return file;
 }
 
+// A run can add to them.
 void check_counts(const std::string& path, const TrainState& state) {
-  if (state.step >= 0 && state.cursor >= 0 && state.tokens >= 0) return;
-  throw error("{}: step {}, cursor {} and tokens {} are counts; none can be negative", path,
-              state.step, state.cursor, state.tokens);
+  constexpr int64_t kMost = int64_t{1} << 60;
+  const auto is_count = [](int64_t value) { return value >= 0 && value <= kMost; };
+  if (is_count(state.step) && is_count(state.cursor) && is_count(state.tokens)) return;
+  throw error("{}: step {}, cursor {} and tokens {} are counts; expected 0 to {}", path, state.step,
+              state.cursor, state.tokens, kMost);
 }
 
 json parse_object(const std::string& path, std::string_view text) {

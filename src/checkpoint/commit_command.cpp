@@ -55,8 +55,13 @@ int spawn_shell(const std::string& command, const Environment& environment, cons
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
+  sigset_t pipe;  // ignored by this program, which a shell cannot undo
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &pipe);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::string shell = "/bin/sh", option = "-c", text = command;
   char* const arguments[] = {shell.data(), option.data(), text.data(), nullptr};
   const int problem =
@@ -126,15 +131,19 @@ void CommitCommand::ended(int status) {
                format_duration(seconds), log_);
 }
 
-void CommitCommand::finish() {
-  using namespace std::chrono_literals;
+bool CommitCommand::finish(std::chrono::milliseconds at_most) {
+  constexpr std::chrono::milliseconds kPause{20};
   poll();
-  if (process_ != 0)
+  if (process_ != 0 && !std::exchange(told_to_wait_, true))
     spdlog::info("waiting for {} of step {}", kKey, next_ ? next_->step : running_.step);
-  for (; process_ != 0; poll()) std::this_thread::sleep_for(20ms);
+  for (auto waited = 0 * kPause; process_ != 0; poll(), waited += kPause) {
+    if (waited >= at_most) return false;
+    std::this_thread::sleep_for(kPause);
+  }
   if (failed_ > 0)
     spdlog::warn("{} failed for {} of {} checkpoints; what it printed is in {}", kKey, failed_,
                  started_, log_);
+  return true;
 }
 
 std::vector<int64_t> CommitCommand::steps_in_use() const {

@@ -34,8 +34,9 @@ class CommitCommand {
   void committed(int64_t step, const std::string& checkpoint);
   // Tells of a command that has ended, and starts the next. Never waits.
   void poll();
-  // Waits until all have ended. Tells how many have failed.
-  void finish();
+  // Waits until all have ended, at most this long. Returns whether they have, and then has told how
+  // many failed.
+  bool finish(std::chrono::milliseconds at_most = std::chrono::milliseconds::max());
   // The steps whose checkpoints must stay: of the command that runs, and of the next.
   [[nodiscard]] std::vector<int64_t> steps_in_use() const;
 
@@ -53,6 +54,7 @@ class CommitCommand {
   std::optional<Checkpoint> next_{};
   std::chrono::steady_clock::time_point begun_{};
   int64_t started_ = 0, failed_ = 0;
+  bool told_to_wait_ = false;
 };
 
 }  // namespace mpt

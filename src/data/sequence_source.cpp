@@ -16,6 +16,7 @@ namespace mpt {
 namespace {
 
 constexpr uint32_t kRounds = 8;
+constexpr int64_t kMostEpochs = int64_t{1} << 32;
 
 struct Feistel {
   ShuffleKey key;
@@ -42,7 +43,7 @@ struct Feistel {
 
 int64_t permuted_index(ShuffleKey key, int64_t n, int64_t i) {
   check(i >= 0 && i < n, "index {} is outside a permutation of {}", i, n);
-  check(key.epoch >= 0 && key.epoch < int64_t{1} << 32, "epoch {} is out of range", key.epoch);
+  check(key.epoch >= 0 && key.epoch < kMostEpochs, "epoch {} is out of range", key.epoch);
   if (n == 1) return 0;
   const int bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)));
   const Feistel permute{key, (bits + 1) / 2};
@@ -174,6 +175,9 @@ template <class F>
 void SequenceSource::for_each_part(int64_t global_sequence, const F& f) const {
   check(global_sequence >= 0, "global sequence {} is negative", global_sequence);
   const int64_t epoch = global_sequence / sequences_, index = global_sequence % sequences_;
+  if (epoch >= kMostEpochs)
+    throw error("sequence {} of data with {} is beyond {} epochs, the most that can be read",
+                global_sequence, sequences_, kMostEpochs);
   const bool shuffled = options_.shuffle == Shuffle::kYes;
   const int64_t sequence =
       shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index;

@@ -371,6 +371,11 @@ void Linears::reduce_amaxes() {
     hooks_->reduce_amax(amaxes);
 }
 
+void Linears::reset_scales() {
+  for (Fp8Scaling* scaling : {forward_.get(), backward_.get()})
+    if (scaling != nullptr) scaling->reset();
+}
+
 std::vector<NamedTensor> Linears::named_states() const {
   std::vector<NamedTensor> all;
   for (const Fp8Scaling* scaling : {forward_.get(), backward_.get()}) {

@@ -106,6 +106,8 @@ class Linears {
   // Call after an evaluation divided among ranks, in case its amaxes are recorded.
   void reduce_amaxes();
 
+  // Scales as before the first step.
+  void reset_scales();
   // The states a checkpoint must hold to reproduce the next step.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
   [[nodiscard]] std::vector<Fp8OperandState> operand_states() const;

@@ -117,6 +117,7 @@ class Llama {
 
   // FP8 scaling states: as tensors for a checkpoint, and for the log. Empty outside FP8.
   [[nodiscard]] std::vector<NamedTensor> named_states() const { return linears_.named_states(); }
+  void reset_scales() { linears_.reset_scales(); }  // as before the first step
   [[nodiscard]] std::vector<Fp8OperandState> fp8_states() const {
     return linears_.operand_states();
   }

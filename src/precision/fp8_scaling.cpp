@@ -34,10 +34,15 @@ Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& all
   scale_inv_ = per_slot(DType::kF32, 1);
   last_amax_ = per_slot(DType::kF32, 1);
   frozen_ = per_slot(DType::kI32, 1);
-  if (scale_.data == nullptr) return;  // a plan
-  const std::vector<float> ones(static_cast<size_t>(options_.slots), 1.0f);
+  if (scale_.data != nullptr) reset();  // else a plan
+}
+
+void Fp8Scaling::reset() {
+  const std::vector<float> zeros(size_t(history_.elements())),
+      ones(static_cast<size_t>(options_.slots), 1.0f);
+  device_.upload(reinterpret_cast<const std::byte*>(zeros.data()), history_);
   for (const Tensor& t : {scale_, used_scale_, scale_inv_})
-    device.upload(reinterpret_cast<const std::byte*>(ones.data()), t);
+    device_.upload(reinterpret_cast<const std::byte*>(ones.data()), t);
 }
 
 Fp8Slot Fp8Scaling::slot(int64_t i) const {

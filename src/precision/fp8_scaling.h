@@ -63,6 +63,8 @@ class Fp8Scaling {
   // recipe.
   void roll();
 
+  // As before the first cast: scales of 1 and no amaxes.
+  void reset();
   // "fp8_<name>_amax_history" [L, slots], "fp8_<name>_scale" [slots]; empty for the current recipe.
   // After loading them, repeating the last casts before the save gives the same bytes and history.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;

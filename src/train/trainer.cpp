@@ -12,6 +12,7 @@
 #include "inference/weight_source.h"
 #include "optim/schedule.h"
 #include "parallel/data_parallel.h"
+#include "train/plan/due_steps.h"
 #include "train/resume/phase_entry.h"
 #include "train/resume/resume_check.h"
 #include "train/resume/resumed_data.h"
@@ -23,7 +24,6 @@ namespace {
 // In the extra part of a state.
 constexpr const char* kInitFrom = "init_from";
 constexpr const char* kSpikes = "spikes";
-constexpr const char* kEarlierUpdates = "earlier_updates";
 
 RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
   require_rows(batch, ranks.size());
@@ -84,6 +84,7 @@ void Trainer::resume(const std::string& checkpoint) {
   check_corpora(former, checkpoint, *train_data_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
+  evaluation_left_ = left_evaluation(preview) && step_ > phases_[phase_].first_step;
   former_tokens_ = former.tokens;
   train_data_ = continued_data(former, preview.cursor, *train_data_);
   loader_.seek(train_data_, preview.cursor);
@@ -95,10 +96,9 @@ void Trainer::load(const std::string& checkpoint) {
   step_ = last_saved_ = saved.step;
   last_checkpoint_ = checkpoint;
   tokens_ = saved.tokens;
-  skipped_ = saved_count(saved, checkpoint, "skipped_steps");
+  skipped_ = saved_count(saved, checkpoint, kSkippedSteps);
   spikes_.restore(extra_of(saved, kSpikes), checkpoint + ": extra." + kSpikes);
   init_from_ = saved.extra.value(kInitFrom, nlohmann::json());
-  evaluation_left_ = left_evaluation(saved) && step_ > phases_[phase_].first_step;
 }
 
 // The tensors of a checkpoint of this phase, or of that with which the one before it ended.
@@ -120,7 +120,7 @@ TrainState Trainer::load_state(const std::string& checkpoint) {
   const PhaseEntry entry =
       enter_phase(fs_, checkpoint, phases_[phase_ - 1].config, config_, model_, device_);
   if (!entry.keeps_moments)
-    earlier_updates_ = preview.step - saved_count(preview, checkpoint, "skipped_steps");
+    earlier_updates_ = preview.step - saved_count(preview, checkpoint, kSkippedSteps);
   if (ranks_.is_root())
     spdlog::info("phase {} of {}, steps {} to {}: {}", phase_ + 1, phases_.size(),
                  phase.first_step + 1, phase.last_step, entry.text);
@@ -331,21 +331,27 @@ std::string trouble_of(const StepRecord& record) {
 
 }  // namespace
 
-void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
-  if (!record.skipped && !record.spike) return;
-  const bool spike = record.spike.has_value();
-  const SpikePolicy policy = config_.train.spike_policy;
+Trainer::Remedy Trainer::remedy_for(const StepRecord& record) const {
   const NonfinitePolicy nonfinite = config_.train.nonfinite_policy;
-  if (spike && (policy == SpikePolicy::kWarn || policy == SpikePolicy::kSkipStep)) {
-    if (ranks_.is_root())
+  const SpikePolicy spike = config_.train.spike_policy;
+  if (record.spike)
+    return spike == SpikePolicy::kRollback ? Remedy::kRollBack
+           : spike == SpikePolicy::kStop   ? Remedy::kStop
+                                           : Remedy::kGoOn;
+  if (!record.skipped || nonfinite == NonfinitePolicy::kSkipStep) return Remedy::kGoOn;
+  return nonfinite == NonfinitePolicy::kRollback ? Remedy::kRollBack : Remedy::kStop;
+}
+
+void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
+  const Remedy remedy = remedy_for(record);
+  if (remedy == Remedy::kGoOn) {
+    if (record.spike && ranks_.is_root())
       spdlog::warn("{}{}", trouble_of(record), record.skipped ? "; its update was left out" : "");
     return;
   }
-  if (!spike && nonfinite == NonfinitePolicy::kSkipStep) return;
   report_save(saver_.finish());  // that state precedes this step and is good
-  if (spike ? policy == SpikePolicy::kRollback : nonfinite == NonfinitePolicy::kRollback)
-    return roll_back(record, logger);
-  const char* const key = spike ? "train.spike_policy" : "train.nonfinite_policy";
+  if (remedy == Remedy::kRollBack) return roll_back(record, logger);
+  const char* const key = record.spike ? "train.spike_policy" : "train.nonfinite_policy";
   throw error(
       "{}, so the run stops here and the step changed no weight ({}). To continue, resume with "
       "--set {}=skip_step, which skips such steps, or =rollback, which returns to the last "
@@ -355,18 +361,20 @@ void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
       key);
 }
 
-// Loads the last good checkpoint but keeps the data position after the failed step.
+// Loads the last good checkpoint of this run but keeps the data position after the failed step.
+// Later steps in its directory are of a run that this one does not continue.
 void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
         "{}, after {} rollbacks without a new checkpoint (train.max_rollbacks). Saved checkpoints "
         "are untouched",
         trouble_of(record), config_.train.max_rollbacks);
-  const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_);
+  const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_, last_saved_);
   if (!checkpoint)
     throw error("{}, and there is no checkpoint to roll back to ({}=rollback)", trouble_of(record),
                 record.spike ? "train.spike_policy" : "train.nonfinite_policy");
   load(*checkpoint);
+  evaluation_left_ = false;
   if (!ranks_.is_root()) return;
   spdlog::warn("{}; rolled back to {}, continuing with the data after that step",
                trouble_of(record), *checkpoint);
@@ -375,16 +383,14 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
 
 // --- the run -------------------------------------------------------------------------------------
 
-bool Trainer::due(int64_t every_steps) const {
-  return step_ == phases_[phase_].last_step || (every_steps > 0 && step_ % every_steps == 0);
-}
+bool Trainer::due(int64_t every_steps) const { return is_due(phases_[phase_], step_, every_steps); }
 
 TrainState Trainer::state() const {
   TrainState state{.step = step_,
                    .cursor = loader_.cursor(),
                    .seed = config_.seed,
                    .config = resolved_json(config_),
-                   .extra = {{"skipped_steps", skipped_}, {"products", gemms_json(device_)}},
+                   .extra = {{kSkippedSteps, skipped_}, {"products", gemms_json(device_)}},
                    .tokens = tokens_};
   if (evaluation_left_) state.extra[kEvaluationLeft] = true;
   if (earlier_updates_ > 0) state.extra[kEarlierUpdates] = earlier_updates_;
@@ -425,9 +431,14 @@ void Trainer::watch_command() {
   checkpoints_.hold(on_commit_.steps_in_use());
 }
 
+// The other ranks are told that rank 0 still waits, which may be for longer than
+// distributed.timeout_seconds.
 void Trainer::finish_command() {
-  if (!ranks_.is_root() || config_.checkpoint.on_commit.empty()) return;
-  on_commit_.finish();
+  using namespace std::chrono_literals;
+  if (config_.checkpoint.on_commit.empty()) return;
+  const auto waits = [&] { return ranks_.is_root() && !on_commit_.finish(200ms) ? 1 : 0; };
+  while (ranks_.gather_numbers(waits()).front() != 0) continue;
+  if (!ranks_.is_root()) return;
   checkpoints_.hold({});
   checkpoints_.prune();
 }
@@ -496,7 +507,9 @@ void Trainer::run_unrecorded(int64_t steps) {
     std::optional<StepRecord> record = step(nullptr);
     if (!record) break;
     exchange_status(*record);
-    handle_trouble(*record, nullptr);
+    if (remedy_for(*record) != Remedy::kGoOn)
+      throw error("{}, so the steps that are only measured end here; nothing was written",
+                  trouble_of(*record));
   }
 }
 

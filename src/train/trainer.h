@@ -1,8 +1,9 @@
 // The training loop: batches in, weights out, exactly resumable.
 //
-// The state of a run is the step, the data cursor, the count of skipped updates and the named
-// tensors. The next step depends only on these and the config; the number of ranks changes only the
-// order of sums.
+// The state of a run is the named tensors, the step, the data cursor, the counts of updates that were
+// left out or made before the moments began, the losses and norms that spikes are compared with, the
+// order of data that was read under another config, and the choices of GEMMs. The next step depends
+// only on these and the config; the number of ranks changes only the order of sums.
 #pragma once
 
 #include <map>
@@ -84,6 +85,8 @@ class Trainer {
   [[nodiscard]] bool spikes_are_left_out() const;
   void limit_step(const Batch& batch);
   void judge(StepRecord& record);
+  enum class Remedy : uint8_t { kGoOn, kRollBack, kStop };
+  [[nodiscard]] Remedy remedy_for(const StepRecord& record) const;
   void handle_trouble(const StepRecord& record, RunLogger* logger);
   void roll_back(const StepRecord& record, RunLogger* logger);
   void save(RunLogger* logger);

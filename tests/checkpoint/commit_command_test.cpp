@@ -2,6 +2,7 @@
 #include "checkpoint/commit_command.h"
 
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -85,6 +86,30 @@ TEST_F(CommitCommandTest, FailuresAreTold) {
   unlogged.finish();
   EXPECT_TRUE(log_.has("checkpoint.on_commit of step 1 could not be started, with output to"))
       << log_.text();
+}
+
+// The program itself ignores the signal of a closed pipe.
+TEST_F(CommitCommandTest, APipeMayBeClosed) {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  CommitCommand command("yes | head -n 1", file("log"));
+  command.committed(1, "x");
+  command.finish();
+  std::signal(SIGPIPE, before);
+  EXPECT_EQ(text("log"), "y\n");
+}
+
+TEST_F(CommitCommandTest, IsWaitedForInPieces) {
+  using namespace std::chrono_literals;
+  CommitCommand command(waiting_for("go"), file("log"));
+  command.committed(1, "x");
+  EXPECT_FALSE(command.finish(1ms));
+  EXPECT_FALSE(command.finish(1ms));
+  release(1);
+  while (!command.finish(1ms)) continue;
+  EXPECT_TRUE(command.steps_in_use().empty());
+  const std::string told = "waiting for checkpoint.on_commit of step 1";
+  EXPECT_EQ(log_.text().find(told), log_.text().rfind(told)) << log_.text();
+  EXPECT_TRUE(log_.has(told));
 }
 
 TEST_F(CommitCommandTest, NoneDoesNothing) {

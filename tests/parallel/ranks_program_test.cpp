@@ -101,6 +101,16 @@ TEST_F(RanksProgram, HalfAnEnvironmentIsAnError) {
   EXPECT_TRUE(says(result, "WORLD_SIZE")) << result.err;
 }
 
+// The others wait for rank 0, which waits for a command.
+TEST_F(RanksProgram, ALongCommandAfterACheckpointIsNoLostRank) {
+  MPT_SKIP_WITHOUT_MPIRUN();
+  const ProgramResult result = run_ranks_program(
+      2, arguments({"train.steps=2", "checkpoint.every_steps=0", "device.threads=1",
+                    "distributed.timeout_seconds=2", "checkpoint.on_commit=sleep 5; echo done"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(posix_file_system().read_file(directory_ / "runs/run/on_commit.log"), "done\n");
+}
+
 // A rank that is stopped for good is taken for lost.
 TEST_F(RanksProgram, ARankThatHangsStopsAll) {
   MPT_SKIP_WITHOUT_MPIRUN();

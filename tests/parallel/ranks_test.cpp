@@ -413,6 +413,20 @@ TEST(NonfiniteOnRanks, RollbackNeedsACheckpoint) {
                "no checkpoint to roll back to");
 }
 
+// The directory of a run stays as it is.
+TEST(NonfiniteOnRanks, StepsThatAreOnlyMeasuredAreNotRolledBack) {
+  const Directory directory;
+  const RunConfig good = directory.config("run", {"train.steps=4"});
+  train_on(1, good);
+  const RunConfig config = exploding(directory, {"train.nonfinite_policy=rollback"});
+  const std::string before = posix_file_system().read_file(metrics_path(config));
+  const auto device = make_device(config.device);
+  Trainer trainer(config, *device, posix_file_system());
+  trainer.resume(checkpoint_path(good, 4));
+  EXPECT_ERROR(trainer.run_unrecorded(5), "step 6", "is not finite", "only measured");
+  EXPECT_EQ(posix_file_system().read_file(metrics_path(config)), before);
+}
+
 // Back to step 4 with other data from then on, as often as is allowed.
 TEST(NonfiniteOnRanks, RollbackGoesOnBehindTheData) {
   for (const int64_t ranks : {1, 2}) {

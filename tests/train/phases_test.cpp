@@ -224,6 +224,52 @@ TEST_F(PhasesRun, AnotherRuleBeginsAnew) {
     EXPECT_NEAR(double(m[i]) * m[i] / v[i] / ratio, 1, kThreeRoundings) << i;
 }
 
+// As a rollback to its beginning finds it.
+TEST_F(PhasesRun, APhaseBeginsAnewWithoutTheStatesOfItsSteps) {
+  const std::vector<std::pair<std::string, Overrides>> tails{
+      {R"("optimizer": {"rule": "adamw", "lr_additive": 1e-2})", {}},
+      {R"("optimizer": {"rule": "adamw", "lr_additive": 1e-2, "weight_rounding": "kahan"})", {}},
+      {R"("optimizer": {"rule": "m_plus_adam", "lr_additive": 1e-2, "lr_multiplicative": 1e-2,
+           "apollo_e": "channel", "apollo_e_rank": 4, "apollo_e_gap": 3})",
+       {}},
+      {R"("precision": {"weights": "nvfp4", "compute": "fp8"})", {}},
+      {R"("precision": {"weights": "nvfp4", "compute": "fp8"},
+          "optimizer": {"rule": "adamw", "lr_additive": 1e-2, "weight_rounding": "master"})",
+       {}},
+      {R"("precision": {"weights": "bf16", "compute": "fp8", "fp8_margin": 1})",
+       {"precision.compute=fp8"}}};
+  for (const auto& [tail, overrides] : tails) {
+    SCOPED_TRACE(tail);
+    const RunConfig run = config(fmt::format("tail{}", &tail - &tails.front().first), overrides,
+                                 R"([{"until": 0.5}, {"until": 1, )" + tail + "}]");
+    train_phases(1, run);
+    const std::vector<RunPhase> phases = run_phases(run);
+    const auto device = make_device(run.device);
+    const auto begun = [&](bool after_its_steps) {
+      const auto allocator = device->make_allocator();
+      TrainingModel model(phases[1].config, *device, *allocator);
+      if (after_its_steps) {
+        load_verified_checkpoint(posix_file_system(), checkpoint_path(run, kTinySteps),
+                                 model.parts_to_load(), *device);
+        model.weights_changed();
+        model.optimizer.states_loaded();
+      }
+      enter_phase(posix_file_system(), checkpoint_path(run, kBoundary), phases[0].config,
+                  phases[1].config, model, *device);
+      std::map<std::string, std::string> bytes;
+      for (const NamedTensor& named : model.named_tensors()) {
+        std::string& text = bytes[named.name];
+        text.resize(size_t(named.tensor.elements() * size_of(named.tensor.dtype)));
+        device->download(named.tensor, reinterpret_cast<std::byte*>(text.data()));
+      }
+      return bytes;
+    };
+    const auto fresh = begun(false), again = begun(true);
+    ASSERT_EQ(fresh.size(), again.size());
+    for (const auto& [name, bytes] : fresh) EXPECT_TRUE(bytes == again.at(name)) << name;
+  }
+}
+
 TEST_F(PhasesRun, ABatchGrows) {
   const RunConfig run = config("ramp", {},
                                R"([{"until": 0.25, "batch": {"seq_len": 16, "tokens_per_step": 48}},

@@ -168,6 +168,17 @@ TEST_F(ResumeRefused, WithAnotherStateFormat) {
   expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");
 }
 TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
+// Updates are counted from what is left of the steps.
+TEST_F(ResumeRefused, WithMoreSkippedStepsThanSteps) {
+  TrainState saved = read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1));
+  saved.extra["skipped_steps"] = 2;
+  EXPECT_ERROR(check_resumable(saved, "former", config_), "former",
+               "extra.skipped_steps of its state is 2", "expected no more than its 1 steps");
+  saved.extra["skipped_steps"] = 1;
+  EXPECT_NO_THROW(check_resumable(saved, "former", config_));
+  saved.extra["earlier_updates"] = 1;
+  EXPECT_ERROR(check_resumable(saved, "former", config_), "extra.earlier_updates is 1");
+}
 // A key that the version that saved did not know is at its default.
 TEST_F(ResumeRefused, NotForAKeyThatTheCheckpointLacks) {
   TrainState saved = read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1));

@@ -9,7 +9,9 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
+#include "train/plan/due_steps.h"
 #include "train/plan/storage_bytes.h"
+#include "train/plan/time_estimate.h"
 #include "train/training_model.h"
 
 namespace mpt::test {
@@ -162,6 +164,34 @@ TEST_F(Plan, CheckpointsAreCountedAsTheyArePruned) {
           EXPECT_GE(checkpoints_at_most(run), int64_t(most));
           EXPECT_LE(checkpoints_at_most(run), int64_t(most) + 1);
         }
+}
+
+// One at the end of every phase.
+TEST_F(Plan, CheckpointsAtTheEndsOfPhasesAreCounted) {
+  for (const int64_t every : {0, 1, 5, 10, 30})
+    for (const int64_t keep_last : {1, 2, 9})
+      for (const int64_t others : {int64_t{0}, 2 * every}) {
+        RunConfig run = config({R"(phases=[{"until": 0.33}, {"until": 0.5}, {"until": 1}])"});
+        run.train.steps = 30;
+        run.checkpoint = {.every_steps = every, .keep_last = keep_last, .keep_every_steps = others};
+        const std::vector<RunPhase> phases = run_phases(run);
+        std::vector<int64_t> all, there;
+        for (const RunPhase& phase : phases)
+          for (int64_t step = phase.first_step + 1; step <= phase.last_step; ++step) {
+            if (!is_due(phase, step, every)) continue;
+            all.push_back(step);
+            there.push_back(step);
+            for (const int64_t gone : steps_to_prune(there, {keep_last, others}))
+              std::erase(there, gone);
+          }
+        SCOPED_TRACE(fmt::format("every {}, last {}, others {}", every, keep_last, others));
+        EXPECT_EQ(checkpoints_kept(run), std::ssize(there));
+        const DueSteps due(run, every);
+        EXPECT_EQ(due.count(), std::ssize(all));
+        for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(due.step(int64_t(i) + 1), all[i]);
+        run.eval.every_steps = every;
+        EXPECT_EQ(evaluations(run), std::ssize(all));
+      }
 }
 
 // --- time ----------------------------------------------------------------------------------------

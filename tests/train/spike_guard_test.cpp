@@ -10,6 +10,7 @@
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
+#include "train/resume/resume_check.h"
 
 namespace mpt::test {
 namespace {
@@ -159,6 +160,41 @@ TEST_F(SpikeRun, IsRolledBackBehindItsData) {
                 .at("cursor"),
             6 * 25)
       << "five steps more than 20";
+}
+
+// Not to a later step that another run left in the directory.
+TEST_F(SpikeRun, IsRolledBackToAStepOfThisRun) {
+  const Overrides common{"checkpoint.every_steps=5", "train.steps=20"};
+  Overrides warned = common, back = common;
+  warned.emplace_back("train.spike_policy=warn");
+  back.emplace_back("train.spike_policy=rollback");
+  const RunConfig former = run("again", warned);
+  ASSERT_TRUE(posix_file_system().exists(checkpoint_path(former, 15)));
+  const RunConfig again = run("again", back, checkpoint_path(former, 10));
+  const std::string lines = posix_file_system().read_file(metrics_path(again));
+  EXPECT_NE(lines.find(R"({"event":"resume","step":10,"reason":"rollback from step 15"})"),
+            std::string::npos)
+      << lines;
+  EXPECT_EQ(read_checkpoint_state(posix_file_system(), checkpoint_path(again, 20)).cursor, 6 * 25);
+}
+
+// An evaluation that a signal left is made once, however often its checkpoint is loaded.
+TEST_F(SpikeRun, ARollbackLeavesNoEvaluation) {
+  FileSystem& fs = posix_file_system();
+  const Overrides overrides{"checkpoint.every_steps=10", "train.steps=20",
+                            "train.spike_policy=rollback"};
+  const RunConfig config = run("left", overrides);
+  const std::string checkpoint = checkpoint_path(config, 10);
+  CheckpointRecord record = read_checkpoint_record(fs, checkpoint);
+  record.state.extra[kEvaluationLeft] = true;
+  write_checkpoint_state(fs, checkpoint, record.state, record.files);
+  const auto device = make_device(config.device);
+  Trainer trainer(config, *device, fs);
+  trainer.resume(checkpoint);
+  EXPECT_TRUE(trainer.run());
+  EXPECT_NE(fs.read_file(metrics_path(config)).find("rollback from step 15"), std::string::npos);
+  EXPECT_FALSE(
+      read_checkpoint_state(fs, checkpoint_path(config, 20)).extra.contains(kEvaluationLeft));
 }
 
 TEST_F(SpikeRun, StopsTheRun) {

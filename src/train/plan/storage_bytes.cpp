@@ -4,6 +4,7 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "model/parameters.h"
+#include "train/plan/due_steps.h"
 #include "train/training_model.h"
 
 namespace mpt {
@@ -50,27 +51,18 @@ int64_t checkpoint_bytes(const RunConfig& config, Device& device) {
   return bytes_of(model.parts_to_save()) + bytes_of(model.changing_parts());
 }
 
-namespace {
-
-// Checkpoints saved: at multiples of checkpoint.every_steps and at the last step.
-int64_t checkpoints_saved(const RunConfig& config) {
-  const int64_t steps = total_steps(config), every = config.checkpoint.every_steps;
-  return every == 0 ? 1 : steps / every + (steps % every != 0);
-}
-
-}  // namespace
-
 int64_t checkpoints_kept(const RunConfig& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
-  const int64_t saved = checkpoints_saved(config), last = std::min(checkpoint.keep_last, saved);
+  const DueSteps saved(config, checkpoint.every_steps);
+  const int64_t last = std::min(checkpoint.keep_last, saved.count());
   if (checkpoint.keep_every_steps == 0) return last;
-  const int64_t newest_other = (saved - last) * checkpoint.every_steps;
-  return last + newest_other / checkpoint.keep_every_steps;
+  const int64_t older = saved.count() - last;
+  return last + (older == 0 ? 0 : saved.step(older)) / checkpoint.keep_every_steps;
 }
 
 int64_t checkpoints_at_most(const RunConfig& config) {
   const int64_t kept = checkpoints_kept(config);
-  return kept + (checkpoints_saved(config) > kept);
+  return kept + (DueSteps(config, config.checkpoint.every_steps).count() > kept);
 }
 
 }  // namespace mpt

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "model/parameters.h"
 #include "train/performance.h"
+#include "train/plan/due_steps.h"
 #include "train/training_model.h"
 
 namespace mpt {
@@ -198,11 +199,8 @@ double flops_per_step(const RunConfig& config) {
   return double(config.batch.tokens_per_step) * flops_per_token(config.model, config.batch.seq_len);
 }
 
-// At multiples of eval.every_steps and at the end.
 int64_t evaluations(const RunConfig& config) {
-  if (config.data.validation.empty()) return 0;
-  const int64_t steps = total_steps(config), every = config.eval.every_steps;
-  return every == 0 ? 1 : steps / every + (steps % every != 0);
+  return config.data.validation.empty() ? 0 : DueSteps(config, config.eval.every_steps).count();
 }
 
 TimeEstimate estimate_time(const RunConfig& config, Device& device, int64_t ranks) {

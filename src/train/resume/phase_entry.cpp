@@ -119,10 +119,22 @@ class StateLoader {
   std::vector<std::byte> from_, to_;
 };
 
+// A rollback to the beginning of a phase finds the states that its steps left.
+void forget_states(TrainingModel& model, Device& device) {
+  std::vector<std::byte> zeros;
+  for (const TensorPart& part : model.optimizer.parts_to_load())
+    for (const Tensor& block : blocks_of(part)) {
+      zeros.resize(std::max(zeros.size(), size_t(block.elements() * size_of(block.dtype))));
+      device.upload(zeros.data(), block);
+    }
+  model.llama.reset_scales();
+}
+
 }  // namespace
 
 PhaseEntry enter_phase(FileSystem& fs, const std::string& checkpoint, const RunConfig& before,
                        const RunConfig& config, TrainingModel& model, Device& device) {
+  forget_states(model, device);
   CheckpointWeights weights(fs, checkpoint, before, device);
   set_weights(model.weights, weights, device);
   model.optimizer.weights_initialized();

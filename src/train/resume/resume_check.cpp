@@ -123,6 +123,23 @@ size_t phase_to_continue(const std::vector<RunPhase>& phases, const TrainState& 
   return phase_after(phases, left_evaluation(saved) ? saved.step - 1 : saved.step);
 }
 
+namespace {
+
+// Updates are counted from the rest of the steps.
+void check_updates(const TrainState& saved, const std::string& checkpoint) {
+  const auto count = [&](const char* key) {
+    return extra_of(saved, key).is_null() ? 0 : saved_count(saved, checkpoint, key);
+  };
+  const int64_t skipped = count(kSkippedSteps), earlier = count(kEarlierUpdates);
+  if (skipped > saved.step || earlier > saved.step - skipped)
+    throw error(
+        "{}: cannot be continued: extra.{} of its state is {} and extra.{} is {}; expected no more "
+        "than its {} steps in all",
+        checkpoint, kSkippedSteps, skipped, kEarlierUpdates, earlier, saved.step);
+}
+
+}  // namespace
+
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
                      const RunConfig& config) {
   if (!saved.config.is_object())
@@ -134,6 +151,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
         "new "
         "run from them with train.init_from",
         checkpoint);
+  check_updates(saved, checkpoint);
   const std::optional<RunConfig> saved_run = saved_config(saved);
   nlohmann::json before = saved_keys(saved, saved_run),
                  now = nlohmann::json(resolved_json(config)).flatten();

@@ -16,10 +16,14 @@ namespace mpt {
 
 // In a state's `extra`: set if the run was stopped within the evaluation of its last step.
 inline constexpr const char* kEvaluationLeft = "evaluation_left";
+// There, counts: of steps without an update, and of updates before the moments began.
+inline constexpr const char* kSkippedSteps = "skipped_steps";
+inline constexpr const char* kEarlierUpdates = "earlier_updates";
 
-// Throws Error naming the first changed key that must not change between a checkpoint and its
-// continuation (shape, formats, data order, seed, rule). Logs every other changed key, as a warning
-// if it affects training, and how a new length changes the schedule.
+// Throws Error if counts of the checkpoint contradict each other, and naming the first changed key
+// that must not change between a checkpoint and its continuation (shape, formats, data order, seed,
+// rule). Logs every other changed key, as a warning if it affects training, and how a new length
+// changes the schedule.
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
                      const RunConfig& config);
 
