@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -225,8 +224,7 @@ void add_generate_verb(CLI::App& program) {
            "sampling temperature; 0 = always the most likely token");
   add_count(*verb, "--top-k", options.sampling.top_k, {},
             "sample from the N most likely tokens; 0 = all");
-  add_real(*verb, "--top-p", options.sampling.top_p,
-           {.least = std::numeric_limits<double>::min(), .most = 1},
+  add_real(*verb, "--top-p", options.sampling.top_p, {.least = 1e-6, .most = 1},
            "sample from the most likely tokens whose probabilities come to X; 1 = all");
   add_seed(*verb, options.sampling.seed, "seed for sampling");
   add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");

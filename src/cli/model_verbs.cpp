@@ -78,6 +78,7 @@ NamedTexts named_tasks(const std::vector<std::string>& texts) {
 struct EvalOutput {
   std::string text;
   nlohmann::ordered_json json;
+  std::string details{};
 };
 
 void evaluate_loss(EvalCommand& command, EvalOutput& output) {
@@ -87,19 +88,16 @@ void evaluate_loss(EvalCommand& command, EvalOutput& output) {
 }
 
 void evaluate_tasks(const EvalCommand& command, EvalOutput& output) {
-  FileSystem& fs = posix_file_system();
-  const TasksOfCheckpoint found = evaluate_tasks(fs, command.tasks);
-  std::string details;
+  const TasksOfCheckpoint found = evaluate_tasks(posix_file_system(), command.tasks);
   if (!command.wants_loss())
     output = {
         fmt::format("{:<18} {}\n{:<18} {}\n", "checkpoint", found.checkpoint, "step", found.step),
         {{"checkpoint", found.checkpoint}, {"step", found.step}}};
   for (const TaskResult& result : found.results) {
     output.text += fmt::format("{:<18} {}\n", name_of(result.kind), summary_of(result));
-    details += details_of(result);
+    output.details += details_of(result);
   }
   output.json["tasks"] = tasks_json(found.results);
-  if (command.details) write_file_atomically(fs, *command.details, bytes_of(details));
 }
 
 void run_eval(EvalCommand& command) {
@@ -110,6 +108,8 @@ void run_eval(EvalCommand& command) {
   if (command.wants_loss()) evaluate_loss(command, output);
   if (!command.task_files.empty()) evaluate_tasks(command, output);
   write_output(command.json ? output.json.dump(2) + "\n" : output.text);
+  if (command.details)
+    write_file_atomically(posix_file_system(), *command.details, bytes_of(output.details));
 }
 
 // Before anything is computed.
@@ -121,6 +121,8 @@ void check_eval(const EvalCommand& command) {
   const std::string directory = parent_directory(*command.details);
   if (!posix_file_system().is_directory(directory))
     throw error("--details {}: there is no directory {}", *command.details, directory);
+  if (posix_file_system().is_directory(*command.details))
+    throw error("--details {}: is a directory; expected a file", *command.details);
 }
 
 void add_tasks(CLI::App& verb, EvalCommand& command) {
@@ -210,12 +212,13 @@ const char* kind_of(ExportFormat format) {
 }
 
 void run_export(ExportCommand& command) {
+  command.options.overwrite = command.overwrite ? Overwrite::kYes : Overwrite::kNo;
   check_export(command.options);
+  check_export_output(posix_file_system(), command.options);
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint,
                                        {.type = DeviceType::kCpu}, use_of_export(command.options));
   const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
   const std::optional<Tokenizer> tokenizer = tokenizer_of_export(command, model.config, file);
-  command.options.overwrite = command.overwrite ? Overwrite::kYes : Overwrite::kNo;
   command.options.prepend_bos = command.bos || file.prepend_bos;
   export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
   write_output(fmt::format("{}: step {} of {} as {}{}\n", command.options.output, model.step,

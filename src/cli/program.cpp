@@ -66,7 +66,10 @@ void complete_help(std::vector<std::string>& arguments) {
 // "--config F ..." stands for "train --config F ...". The first word must be a verb or an option.
 void complete_verb(const CLI::App& program, std::vector<std::string>& arguments) {
   const std::vector<std::string> verbs = verbs_of(program);
-  const size_t at = !arguments.empty() && arguments.front() == kLogLevel ? 2 : 0;
+  const std::string begin = arguments.empty() ? "" : arguments.front();
+  const size_t at = begin == kLogLevel                                ? 2
+                    : begin.starts_with(std::string(kLogLevel) + "=") ? 1
+                                                                      : 0;
   if (arguments.size() <= at)
     throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
   const std::string first = arguments[at];

@@ -163,6 +163,8 @@ void write_tensors(GgufWriter& writer, const LoadedModel& model,
   }
 }
 
+}  // namespace
+
 // --- the file ------------------------------------------------------------------------------------
 
 void check_gguf_output(FileSystem& fs, const ExportOptions& options) {
@@ -178,8 +180,6 @@ void check_gguf_output(FileSystem& fs, const ExportOptions& options) {
   fs.open_read(path)->read(0, std::as_writable_bytes(std::span(magic)));
   if (magic != "GGUF") throw error("{}: is not a GGUF file; choose another name", path);
 }
-
-}  // namespace
 
 ModelUse use_of_gguf(MatrixType type) {
   const bool from_fp32 = type == MatrixType::kF32 || type == MatrixType::kF16;

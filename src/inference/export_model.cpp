@@ -231,14 +231,26 @@ ModelUse use_of_export(const ExportOptions& options) {
   return options.format == ExportFormat::kHfCodes ? ModelUse::kExportCodes : ModelUse::kExport;
 }
 
+namespace {
+
+OutputDirectory output_of(const ExportOptions& options) {
+  return {.path = options.output,
+          .what = "an export",
+          .files = {kFiles.begin(), kFiles.end()},
+          .overwrite = options.overwrite};
+}
+
+}  // namespace
+
+void check_export_output(FileSystem& fs, const ExportOptions& options) {
+  if (options.format == ExportFormat::kGguf) return check_gguf_output(fs, options);
+  check_output(fs, output_of(options));
+}
+
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options) {
   if (options.format == ExportFormat::kGguf) return export_gguf(fs, model, tokenizer, options);
-  const OutputDirectory output{.path = options.output,
-                               .what = "an export",
-                               .files = {kFiles.begin(), kFiles.end()},
-                               .overwrite = options.overwrite};
-  write_directory(fs, output, [&](const std::string& directory) {
+  write_directory(fs, output_of(options), [&](const std::string& directory) {
     write_files(fs, directory, model, tokenizer, options);
   });
 }

@@ -48,8 +48,12 @@ struct ExportOptions {
 // How the weights have to be loaded.
 ModelUse use_of_export(const ExportOptions& options);
 
-// `tokenizer` may be null. Throws Error if the directory is not empty; with Overwrite::kYes, if it
-// holds anything but an earlier export. Loaded for use_of_export().
+// Throws Error if the output cannot be written: if the directory is not empty, or the file is there;
+// with Overwrite::kYes, if they are anything but an earlier export.
+void check_export_output(FileSystem& fs, const ExportOptions& options);
+
+// `tokenizer` may be null. Throws Error as check_export_output(). `model` was loaded for
+// use_of_export().
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options);
 

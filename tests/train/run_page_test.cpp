@@ -70,6 +70,21 @@ TEST(RunRecords, WhatCountsOfARunThatWentBack) {
   EXPECT_TRUE(run.config.is_null());
 }
 
+// Also where the run went further than those steps afterwards.
+TEST(RunRecords, SamplesOfStepsThatWereGoneBackOver) {
+  const TempDirectory directory;
+  write(directory / "metrics.jsonl", "{\"step\": 1, \"loss\": 4}\n{\"step\": 9, \"loss\": 3}\n");
+  write(directory / "samples.jsonl",
+        R"({"step": 2, "samples": [{"prompt": "a", "text": "stays"}]}
+{"step": 5, "samples": [{"prompt": "a", "text": "goes"}]}
+{"event": "resume", "step": 2}
+{"step": 6, "samples": [{"prompt": "a", "text": "comes"}]}
+)");
+  const RunRecords run = read_run(fs, directory.path());
+  ASSERT_EQ(run.samples.size(), 2u);
+  EXPECT_TRUE(run.samples.contains(2) && run.samples.contains(6));
+}
+
 // Of a step that was sampled twice the last texts count; those of steps that the run went back over
 // are dropped.
 TEST(RunRecords, Samples) {

@@ -87,6 +87,8 @@ class Collector {
 void take_samples(std::string_view line, RunRecords& run) {
   const ordered_json record = ordered_json::parse(line, nullptr, false);
   const std::optional<int64_t> step = step_of(record);
+  if (step && record.value("event", ordered_json()) == "resume")
+    run.samples.erase(run.samples.upper_bound(*step), run.samples.end());
   if (!step || !record.contains("samples") || !record["samples"].is_array()) return;
   std::vector<RecordedSample> samples;
   for (const ordered_json& sample : record["samples"]) {
