@@ -124,7 +124,7 @@ void add_average(CLI::App& checkpoint) {
                                              "of one model, or the EMA that a run keeps");
   const auto options = std::make_shared<AverageOptions>();
   add_texts(*verb, "checkpoints", options->checkpoints,
-            "checkpoint directories, or one run directory with --last")
+            "checkpoint directories, or one run directory with --last or --ema")
       ->required()
       ->type_name("DIR");
   add_count(*verb, "--last", options->last, {.least = 2},

@@ -7,13 +7,13 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint/checkpoint_store.h"
+#include "config/model_differences.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/hash.h"
 #include "core/progress.h"
 #include "inference/loaded_model.h"
-#include "inference/model_differences.h"
 #include "model/parameters.h"
 #include "model/weight_ema.h"
 

@@ -2,9 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include "config/model_differences.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "inference/model_differences.h"
 
 namespace mpt {
 namespace {

@@ -28,6 +28,8 @@ Options:
                               steps that
                               are counted
   --steps N=1000              \n\
+  --details TEXT Needs: --steps
+                              of each
   --quiet                     LOUD otherwise
 
 The end
@@ -43,22 +45,25 @@ class HelpTexts(unittest.TestCase):
         self.assertEqual(found.footer, "The end of it.")
         self.assertEqual(
             found.entries["positionals"],
-            [Entry(("directory",), "DIR", "", True, (), "where it is")],
+            [Entry(("directory",), "DIR", "", True, (), (), "where it is")],
         )
         self.assertEqual(
             found.entries["options"][1:],
             [
-                Entry(("--set", "--also"), "TEXT ...", "", False, (), "values; may be repeated"),
-                Entry(("--profile",), "N", "20", False, ("--set",), "steps that are counted"),
-                Entry(("--steps",), "N", "1000", False, (), ""),
-                Entry(("--quiet",), "", "", False, (), "LOUD otherwise"),
+                Entry(
+                    ("--set", "--also"), "TEXT ...", "", False, (), (), "values; may be repeated"
+                ),
+                Entry(("--profile",), "N", "20", False, (), ("--set",), "steps that are counted"),
+                Entry(("--steps",), "N", "1000", False, (), (), ""),
+                Entry(("--details",), "TEXT", "", False, ("--steps",), (), "of each"),
+                Entry(("--quiet",), "", "", False, (), (), "LOUD otherwise"),
             ],
         )
 
     def test_a_flag_has_no_value(self):
         self.assertEqual(
             entry("  --bare Excludes: --other  alone"),
-            Entry(("--bare",), "", "", False, ("--other",), "alone"),
+            Entry(("--bare",), "", "", False, (), ("--other",), "alone"),
         )
 
     def test_what_is_no_program_is_named(self):

@@ -11,6 +11,7 @@ NAMES = re.compile(r" +(?P<names>-[\w-]*\w(?:, *-[\w-]*\w)*|\w+)(?P<rest>.*)")
 REST = re.compile(
     r"(?: (?P<value>[A-Z]+(?!\w|:)))?(?:=(?P<default>\S*)| \[(?P<bracketed>[^\]]*)\] ?)?"
     r"(?P<several> \.\.\.)?(?P<required> REQUIRED)?"
+    r"(?: Needs:(?P<needs>(?: --[\w-]+)+))?"
     r"(?: Excludes:(?P<excludes>(?: --[\w-]+)+))?\s*(?P<meaning>.*)"
 )
 
@@ -23,6 +24,7 @@ class Entry:
     value: str  # what stands for its value: TEXT, N, X, NAME, DIR; empty: it takes none
     default: str
     required: bool
+    needs: tuple
     excludes: tuple
     meaning: str
 
@@ -44,6 +46,7 @@ def entry(line):
         value=(found["value"] or "") + (found["several"] or ""),
         default=found["default"] or found["bracketed"] or "",
         required=bool(found["required"]),
+        needs=tuple((found["needs"] or "").split()),
         excludes=tuple((found["excludes"] or "").split()),
         meaning=" ".join(found["meaning"].split()),
     )

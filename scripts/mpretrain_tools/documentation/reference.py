@@ -38,8 +38,11 @@ def table(head, rows):
 def option_row(option):
     names = ", ".join(f"`{name}`" for name in option.names)
     default = "required" if option.required else f"`{option.default}`" if option.default else ""
-    excludes = ", ".join(f"`{name}`" for name in option.excludes)
-    meaning = cell(option.meaning) + (f"; not together with {excludes}" if excludes else "")
+    needs, excludes = (
+        ", ".join(f"`{name}`" for name in others) for others in (option.needs, option.excludes)
+    )
+    meaning = cell(option.meaning) + (f"; only with {needs}" if needs else "")
+    meaning += f"; not together with {excludes}" if excludes else ""
     return names, option.value, default, meaning.removeprefix("; ")
 
 

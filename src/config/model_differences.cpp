@@ -1,4 +1,4 @@
-#include "inference/model_differences.h"
+#include "config/model_differences.h"
 
 #include <algorithm>
 
