@@ -5,7 +5,8 @@
 //               step_00001500.tmp        being written, or left by a crash
 //               step_00000500.deleting   being removed, or left by a crash
 //               step_00001000.old        being replaced; committed if step_00001000 is missing
-//               step_00002000.abandoned  a later step than resumed from; never touched again
+//               step_00002000.abandoned  of a run that was continued from an earlier step, renamed
+//                                        when that saved; never touched again
 //
 // A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving an
 // existing step replaces it; the old or the new checkpoint exists at every moment. Saving a step
@@ -85,8 +86,9 @@ class CheckpointStore {
   // missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
-  // Path of the newest checkpoint, of up to this step, that verifies. Logs a warning with the defect
-  // of each newer one. Each rank verifies a share of the files; all get the same answer. Collective.
+  // Path of the newest checkpoint, of up to this step, that verifies. Logs a warning with the
+  // defect of each newer one. Each rank verifies a share of the files; all get the same answer.
+  // Collective.
   [[nodiscard]] std::optional<std::string> latest_good(
       Communicator& ranks = Communicator::single(),
       int64_t last_step = std::numeric_limits<int64_t>::max()) const;

@@ -6,9 +6,9 @@
 //   MPRETRAIN_STEP        its step
 //
 // and without standard input; what it prints is appended to a log. One runs at a time. Of the
-// checkpoints that are committed meanwhile, the newest is next, and the others are passed over, with
-// a warning. It has a process group of its own, so that a Ctrl-C meant for the run does not reach
-// it.
+// checkpoints that are committed meanwhile, the newest is next, and the others are passed over,
+// with a warning. It has a process group of its own, so that a Ctrl-C meant for the run does not
+// reach it.
 #pragma once
 
 #include <chrono>

@@ -2,8 +2,8 @@
 // both values.
 //
 // Error messages name the culprit (file, key, line or shape), what was found and what would be
-// accepted. main() prints either kind on standard error and exits with a non-zero code; nothing
-// else catches them.
+// accepted. main() prints either kind on standard error and exits with a non-zero code. Error is
+// caught elsewhere only where there is another way to go on.
 #pragma once
 
 #include <concepts>

@@ -1,8 +1,8 @@
 // Text to token ids and back, with a SentencePiece model, a tokenizer.json or a tiktoken file.
 //
-// encode() and decode() match the libraries of these files id for id: SentencePiece, tokenizers (with
-// add_special_tokens off) and tiktoken (encode_ordinary). Which kind a file is shows in its content.
-// All members are const and thread-safe.
+// encode() and decode() match the libraries of these files id for id: SentencePiece, tokenizers
+// (with add_special_tokens off) and tiktoken (encode_ordinary). Which kind a file is shows in its
+// content. All members are const and thread-safe.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct TokenizerFileContent {
 
   [[nodiscard]] const char* name() const { return kTokenizerFiles[size_t(kind)]; }
 };
-// Does not look whether the tokenizer is right. Throws Error naming the path if it cannot be read or
-// is a tiktoken file without settings.
+// Does not look whether the tokenizer is right. Throws Error naming the path if it cannot be read
+// or is a tiktoken file without settings.
 TokenizerFileContent read_tokenizer_file(const std::string& path);
 
 // The copy of a tokenizer in a directory; "" if there is none.

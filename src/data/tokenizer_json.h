@@ -17,7 +17,8 @@ namespace mpt {
 // What of the model tokenizer.json cannot express; "" if it expresses everything.
 std::string not_in_tokenizer_json(const SentencePieceModel& model);
 
-// `bos`: the piece that begins every encoded text; -1: none. Requires not_in_tokenizer_json() == "".
+// `bos`: the piece that begins every encoded text; -1: none. Requires not_in_tokenizer_json() ==
+// "".
 nlohmann::ordered_json tokenizer_json(const SentencePieceModel& model, int64_t bos);
 
 // Pairs of pieces that BPE joins, first those that it joins first, as "left right". Two pairs that

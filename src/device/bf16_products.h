@@ -11,8 +11,8 @@
 namespace mpt {
 
 // docs/numerics.md "Products of BF16 numbers" says how each sums. fma: as FP32 numbers. avx512_bf16
-// and amx_bf16: pairs of BF16 numbers by the processor's instruction for them. auto: what is fastest
-// of them where the run begins (fastest_bf16_products()).
+// and amx_bf16: pairs of BF16 numbers by the processor's instruction for them. auto: what is
+// fastest of them where the run begins (fastest_bf16_products()).
 enum class Bf16Products : uint8_t { kFma, kAuto, kAvx512Bf16, kAmxBf16 };
 template <>
 struct EnumNames<Bf16Products> {

@@ -18,7 +18,8 @@ namespace mpt {
 // Overwrite::kYes, if what is there is no GGUF file.
 void check_gguf_output(FileSystem& fs, const ExportOptions& options);
 
-// Throws Error as check_gguf_output(). Errors name what of the model or its tokenizer llama.cpp would compute differently.
+// Throws Error as check_gguf_output(). Errors name what of the model or its tokenizer llama.cpp
+// would compute differently.
 void export_gguf(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                  const ExportOptions& options);
 

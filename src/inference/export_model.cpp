@@ -82,8 +82,8 @@ void add_quantization(ordered_json& config, const RunConfig& run) {
 
 enum class TokenizerJson : uint8_t { kWritten, kNone };
 
-// PreTrainedTokenizerFast takes tokenizer.json as it is, and `split_special_tokens` lets "</s>" in a
-// text be text. LlamaTokenizer reads tokenizer.model; with `legacy`, SentencePiece splits the
+// PreTrainedTokenizerFast takes tokenizer.json as it is, and `split_special_tokens` lets "</s>" in
+// a text be text. LlamaTokenizer reads tokenizer.model; with `legacy`, SentencePiece splits the
 // unmodified text, as in the training data.
 ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& config,
                               const ExportOptions& options, TokenizerJson json) {

@@ -6,8 +6,9 @@
 //
 // The files of the tokenizer are there if it is known: of a SentencePiece model tokenizer.json only
 // if that gives the same ids; a tokenizer.json as it is; a tiktoken file as tokenizer.tiktoken with
-// its settings beside it. Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats, or their
-// codes (weight_file.h). Padding is omitted. The directory appears whole or not at all.
+// its settings beside it. Weights are FP32 if the masters are FP32, else BF16, decoded from scaled
+// formats, or their codes (weight_file.h). Padding is omitted. The directory appears whole or not
+// at all.
 #pragma once
 
 #include <array>
@@ -48,8 +49,8 @@ struct ExportOptions {
 // How the weights have to be loaded.
 ModelUse use_of_export(const ExportOptions& options);
 
-// Throws Error if the output cannot be written: if the directory is not empty, or the file is there;
-// with Overwrite::kYes, if they are anything but an earlier export.
+// Throws Error if the output cannot be written: if the directory is not empty, or the file is
+// there; with Overwrite::kYes, if they are anything but an earlier export.
 void check_export_output(FileSystem& fs, const ExportOptions& options);
 
 // `tokenizer` may be null. Throws Error as check_export_output(). `model` was loaded for

@@ -76,9 +76,9 @@ struct Generation {
 using TextSink = std::function<bool(std::string_view)>;
 
 // The tokens that a model reads of options.prompt: BOS if requested, then those of the text. Of an
-// empty one what precedes a document in the data: BOS if requested, else EOS, else BOS. Throws Error
-// if an option is out of range, the prompt is not UTF-8, has more than `context` tokens, or is empty
-// and the tokenizer has neither.
+// empty one what precedes a document in the data: BOS if requested, else EOS, else BOS. Throws
+// Error if an option is out of range, the prompt is not UTF-8, has more than `context` tokens, or
+// is empty and the tokenizer has neither.
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOptions& options,
                                    int64_t context);
 

@@ -5,8 +5,8 @@
 //   tokenizer.model, or tokenizer.json, or             copied, if one is there
 //   tokenizer.tiktoken with its settings
 //
-// No other file is read but tokenizer_config.json, for what it says of BOS and EOS. Weights are kept
-// exactly, unless another format is asked for.
+// No other file is read but tokenizer_config.json, for what it says of BOS and EOS. Weights are
+// kept exactly, unless another format is asked for.
 #pragma once
 
 #include <cstdint>

@@ -38,8 +38,8 @@ SavedWeights saved_weights_at(FileSystem& fs, const std::string& checkpoint);
 // The use of the weights. kGenerate: one token at a time, in the run's activation type and without
 // FP8. kExport: a file for other programs, in the masters' type if its elements stand alone, else
 // BF16; kExportFp32: in FP32; kExportCodes: as stored, without a decoded copy of linear layers.
-// kAsExported: the values of kExport, computed with in FP32. kEvaluate: the loss as the run computes
-// it.
+// kAsExported: the values of kExport, computed with in FP32. kEvaluate: the loss as the run
+// computes it.
 enum class ModelUse : uint8_t {
   kGenerate,
   kExport,

@@ -84,15 +84,15 @@ class Linears {
   // The same for an x computed by `casts`, rounded first to the type of fp8_cast_source.
   void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand,
                   Fp8CastKind kind);
-  // What cast_input() would call, for an operation that casts the x it computes. Nothing outside FP8
-  // and where the scale is not known before.
+  // What cast_input() would call, for an operation that casts the x it computes. Nothing outside
+  // FP8 and where the scale is not known before.
   [[nodiscard]] std::optional<Fp8CastCall> input_cast(int64_t linear,
                                                       const QuantizedMatrix& operand,
                                                       Fp8CastKind kind) const;
   void forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y);
   // For the operation that makes the dy [rows, out] which the next backward() takes, that of
-  // `linear`: how to cast it in the same pass. Nothing where dy is not cast, or with a scale that is
-  // not known before.
+  // `linear`: how to cast it in the same pass. Nothing where dy is not cast, or with a scale that
+  // is not known before.
   [[nodiscard]] std::optional<Fp8CastCall> gradient_cast(int64_t linear, int64_t rows);
   // Computes dW first, then dx.
   void backward(int64_t linear, const LinearBackward& call);

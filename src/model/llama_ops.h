@@ -2,8 +2,9 @@
 // (llama_ops_on.h) and instantiated per backend; a backend may override single operations with
 // tuned kernels.
 //
-// Legend: B sequences, T tokens, N = B T, C hidden, H query heads, K heads of keys and values, D head
-// dimension, F stored MLP width, V vocabulary. "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
+// Legend: B sequences, T tokens, N = B T, C hidden, H query heads, K heads of keys and values, D
+// head dimension, F stored MLP width, V vocabulary. "Storage" tensors are all fp32 or all bf16;
+// gradients of parameters may be either.
 #pragma once
 
 #include <cstdint>
@@ -134,8 +135,8 @@ class LlamaOps {
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
-  // norm_forward() without `out`, and an FP8 cast of what it would be, in one pass where the backend
-  // has one: as norm_forward() and then cast(NormInput).
+  // norm_forward() without `out`, and an FP8 cast of what it would be, in one pass where the
+  // backend has one: as norm_forward() and then cast(NormInput).
   virtual void norm_forward_and_cast(const NormForwardCall& call, const Fp8CastCall& cast) = 0;
   // These operations and an FP8 cast of what they write, qkv or gate_up, in one pass where the
   // backend has one: the codes and the amax are those of a cast afterwards. qkv or gate_up may be

@@ -1,5 +1,5 @@
-// Goes through the rows of all masters in bands, with FP32 memory for the largest: what sets weights
-// need not hold a whole tensor in FP32.
+// Goes through the rows of all masters in bands, with FP32 memory for the largest: what sets
+// weights need not hold a whole tensor in FP32.
 #pragma once
 
 #include <algorithm>

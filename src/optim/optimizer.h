@@ -98,9 +98,9 @@ class Optimizer {
   std::vector<UpdateStatistics> step_with_statistics(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>" and everything else a checkpoint must hold: m, v, v_e as
-  // the rule has them; the residuals of weight_rounding; v_r [M, r] and projection [r, d] of Apollo-E; init_rms
-  // [1, targets]. Only own elements: the parts saved by all ranks hold every element once. init_rms
-  // is saved by rank 0 and loaded by all.
+  // the rule has them; the residuals of weight_rounding; v_r [M, r] and projection [r, d] of
+  // Apollo-E; init_rms [1, targets]. Only own elements: the parts saved by all ranks hold every
+  // element once. init_rms is saved by rank 0 and loaded by all.
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
   // The same for an optimizer that owns all update blocks.

@@ -48,8 +48,8 @@ struct EffectSums {
   double products;  // d e
 };
 
-// Sums over weights w. d = w~ - w: the change that a branch asked for, before rounding to the stored
-// format.
+// Sums over weights w. d = w~ - w: the change that a branch asked for, before rounding to the
+// stored format.
 struct UpdateSums {
   double weight_squares;            // w^2
   double asked_squares[kBranches];  // d^2

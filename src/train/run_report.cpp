@@ -146,6 +146,8 @@ std::string grouped(int64_t n) {
   return text;
 }
 
+namespace {
+
 std::string of_keys(const LlamaConfig& m) {
   std::string text;
   if (m.key_value_heads() != m.num_attention_heads)
@@ -165,6 +167,8 @@ std::string phases_text(const RunConfig& config) {
                     grouped(phase.config.batch.tokens_per_step)));
   return fmt::format("{}", fmt::join(texts, "; "));
 }
+
+}  // namespace
 
 std::string model_report(const RunConfig& config) {
   const LlamaConfig& m = config.model;

@@ -1,9 +1,9 @@
 // Finds steps whose loss or gradient norm stands out of those before it.
 //
-// A value stands out if it is above the limit mean + z * deviation of the last `window` steps, where
-// deviation is their standard deviation, at least a thousandth of the mean. Nothing stands out until
-// `window` steps have been seen. Of a spike the limit is seen, not its value, so that a lasting
-// change is accepted after some steps. Steps that are not finite are not seen.
+// A value stands out if it is above the limit mean + z * deviation of the last `window` steps,
+// where deviation is their standard deviation, at least a thousandth of the mean. Nothing stands
+// out until `window` steps have been seen. Of a spike the limit is seen, not its value, so that a
+// lasting change is accepted after some steps. Steps that are not finite are not seen.
 #pragma once
 
 #include <cstdint>

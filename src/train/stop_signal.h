@@ -44,6 +44,9 @@ class StopSignal {
   static void ignore_termination();
 };
 
+// Thrown at a stop point to abandon the step; never outside a step.
+struct StepLeft : std::exception {};
+
 // Points at which a signal can abandon a training step: between layers, in forward and backward,
 // and between loss chunks.
 //
@@ -51,10 +54,6 @@ class StopSignal {
 // after the same collective calls. They exchange signals at points of backward, which all ranks
 // reach in the same order, and read the result at the next exchange, so a rank less than one
 // exchange behind delays nobody. In slow steps ranks exchange about ten times a second.
-
-// Thrown at a stop point to abandon the step; never outside a step.
-struct StepLeft : std::exception {};
-
 class StopPoints final : public GradientHooks {
  public:
   // `inner` receives every call first. Both must outlive this object.

@@ -8,6 +8,7 @@ PYTHONPATH=scripts tests/scripts/package_test.py [CLASS[.TEST] ...]
 import os
 import pathlib
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import mpretrain_tools
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What draws, and what is about PyTorch.
 NEED_MORE = {"plots.pyplot", "bench.pytorch_step", "bench.torch_gpu_step", "torch_llama"}
+CPP = {".h", ".cpp", ".cu", ".cuh"}
 LONGEST_SCRIPT = 25  # lines, of a file that starts what is in the package
 
 
@@ -84,6 +86,18 @@ class Style(unittest.TestCase):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
             if len(line) > 100
         ]
+        self.assertEqual(wide, [])
+
+    def test_no_comment_of_the_sources_is_wider_than_100(self):
+        """Of whole lines, which clang-format leaves alone; tables and formulas may be."""
+        sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in CPP]
+        wide = [
+            f"{path.relative_to(ROOT)}:{number}"
+            for path in sources
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            if len(line) > 100 and re.match(r" *// \S", line)
+        ]
+        self.assertGreater(len(sources), 100)
         self.assertEqual(wide, [])
 
     @unittest.skipUnless(shutil.which("ruff"), "ruff is not installed")

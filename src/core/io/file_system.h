@@ -53,8 +53,8 @@ class FileSystem {
 
   // Creates the file, or empties an existing one.
   virtual std::unique_ptr<WritableFile> create(const std::string& path) = 0;
-  // Creates the file if it is missing. What is written goes to its end, also after a truncate(), and
-  // nothing can be overwritten.
+  // Creates the file if it is missing. What is written goes to its end, also after a truncate(),
+  // and nothing can be overwritten.
   virtual std::unique_ptr<WritableFile> open_append(const std::string& path) = 0;
   // An existing file, to append to and to overwrite; nobody else may change its length.
   virtual std::unique_ptr<WritableFile> open_existing(const std::string& path) = 0;

@@ -1,10 +1,11 @@
 // Fast bulk encoding: matches Tokenizer::encode id for id, encoding word by word with a cache.
 //
-// tokenizer.json and tiktoken files say themselves what a word is. For SentencePiece, why it is exact: in a BPE model without pieces that have white space after another character, no
-// merge crosses the boundary before a word's leading white space, so words encode independently.
-// Whether a model is of this kind (BPE, byte fallback, no normalisation, no user-defined pieces:
-// LLaMA's and those trained by `mpretrain tokenizer`) is read from the model; with any other model,
-// text goes to SentencePiece whole.
+// tokenizer.json and tiktoken files say themselves what a word is. For SentencePiece, why it is
+// exact: in a BPE model without pieces that have white space after another character, no merge
+// crosses the boundary before a word's leading white space, so words encode independently. Whether
+// a model is of this kind (BPE, byte fallback, no normalisation, no user-defined pieces: LLaMA's
+// and those trained by `mpretrain tokenizer`) is read from the model; with any other model, text
+// goes to SentencePiece whole.
 #pragma once
 
 #include <algorithm>

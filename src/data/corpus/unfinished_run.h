@@ -1,10 +1,10 @@
-// The directory in which a run of `tokenize` keeps its shards until all are complete, and how far it
-// is in it, so that the same run goes on after an interruption.
+// The directory in which a run of `tokenize` keeps its shards until all are complete, and how far
+// it is in it, so that the same run goes on after an interruption.
 //
-// `.mpretrain_unfinished/progress.json` is replaced, atomically, after finished shards. It holds what
-// the run was asked for (options, tokenizer, and each input's name, size and time of change), the
-// place in the input with a hash of the text read of its last file, and what is finished of each
-// split. The shard that is not finished is beside it, as far as it was then.
+// `.mpretrain_unfinished/progress.json` is replaced, atomically, after finished shards. It holds
+// what the run was asked for (options, tokenizer, and each input's name, size and time of change),
+// the place in the input with a hash of the text read of its last file, and what is finished of
+// each split. The shard that is not finished is beside it, as far as it was then.
 #pragma once
 
 #include <map>

@@ -30,7 +30,8 @@ class DoubleArrayCheck {
     nodes_.resize(units_.size());
   }
 
-  // Whether every search stays inside, ends, and finds no more values than the library has room for.
+  // Whether every search stays inside, ends, and finds no more values than the library has room
+  // for.
   bool sound() {
     if (units_.empty() || !enter(0)) return false;
     while (!open_.empty()) {

@@ -1,5 +1,5 @@
-// What is looked at in a SentencePiece model file before the library reads it. The numbers of fields
-// are from sentencepiece_model.proto.
+// What is looked at in a SentencePiece model file before the library reads it. The numbers of
+// fields are from sentencepiece_model.proto.
 #pragma once
 
 #include <string>

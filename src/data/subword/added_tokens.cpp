@@ -75,8 +75,8 @@ const std::string& AddedTokens::decoded_text(const AddedToken& token) const {
   return looked_for_[size_t(&token - tokens_.data())];
 }
 
-// The longest of those that begin first; the search goes on behind it, also where it is passed over.
-// White space that a token takes may have been taken by the one before it.
+// The longest of those that begin first; the search goes on behind it, also where it is passed
+// over. White space that a token takes may have been taken by the one before it.
 void AddedTokens::append_matches(const TextPiece& piece, const ByteTrie& contents,
                                  SpecialTokens special, std::vector<TextPiece>& out) const {
   const std::string_view text = piece.text;

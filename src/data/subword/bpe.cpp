@@ -7,7 +7,8 @@
 namespace mpt {
 namespace {
 
-// A symbol of a word that is being merged, and its neighbours; positions are those at the beginning.
+// A symbol of a word that is being merged, and its neighbours; positions are those at the
+// beginning.
 struct Symbol {
   int32_t id;  // kGone: a part of one to its left
   int32_t previous, next;

@@ -19,8 +19,8 @@ struct EnumNames<NormalForm> {
   static constexpr std::array<std::string_view, 4> kNames{"NFC", "NFD", "NFKC", "NFKD"};
 };
 
-// The form as the tokenizers library has it: of Unicode 9 with few later characters; the others stay
-// as they are (later_characters.h). `text` must be UTF-8.
+// The form as the tokenizers library has it: of Unicode 9 with few later characters; the others
+// stay as they are (later_characters.h). `text` must be UTF-8.
 std::string normalized(std::string_view text, NormalForm form);
 
 struct PrependText {

@@ -1,5 +1,5 @@
-// Splits text into words that are encoded each by itself: the key "pre_tokenizer" of tokenizer.json,
-// and the pattern of a tiktoken file.
+// Splits text into words that are encoded each by itself: the key "pre_tokenizer" of
+// tokenizer.json, and the pattern of a tiktoken file.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ class Regex {
   // Matches exactly this text, which must not be empty.
   static Regex of_text(std::string_view text);
 
-  // The first match that begins at `from` or later. `text` must be UTF-8. Throws Error if the search
-  // exceeds the library's limits on steps and memory.
+  // The first match that begins at `from` or later. `text` must be UTF-8. Throws Error if the
+  // search exceeds the library's limits on steps and memory.
   [[nodiscard]] std::optional<TextRange> find(std::string_view text, size_t from) const;
 
  private:

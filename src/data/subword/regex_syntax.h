@@ -2,7 +2,8 @@
 //
 // tokenizer.json has the syntax of Oniguruma for Ruby, tiktoken that of Rust's fancy-regex. Classes
 // are spelled out where PCRE2 means other characters by them: \s, and properties, whose characters
-// newer than PCRE2's are added (later_characters.h). What is not known to match the same is refused.
+// newer than PCRE2's are added (later_characters.h). What is not known to match the same is
+// refused.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The segmentation of a word whose pieces have the greatest sum of scores, as the tokenizers library
-// finds it: sums in FP64 from the left, of equal sums the one that is met first.
+// The segmentation of a word whose pieces have the greatest sum of scores, as the tokenizers
+// library finds it: sums in FP64 from the left, of equal sums the one that is met first.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Reads tiktoken files, so that they give the ids of that library's encode_ordinary().
 //
-// A tiktoken file has lines "piece rank", the piece in base64, and says neither how text is split nor
-// which special tokens there are. A JSON file beside it does, NAME.json for NAME:
+// A tiktoken file has lines "piece rank", the piece in base64, and says neither how text is split
+// nor which special tokens there are. A JSON file beside it does, NAME.json for NAME:
 //
 //   {"pattern": "cl100k_base", "special_tokens": {"<|endoftext|>": 100257},
 //    "eos_token": "<|endoftext|>", "bos_token": null}

@@ -34,7 +34,8 @@ AddedToken added_token(const JsonNode& node) {
   return token;
 }
 
-// The library numbers added tokens itself: that of the model's piece of this text, else the next one.
+// The library numbers added tokens itself: that of the model's piece of this text, else the next
+// one.
 std::vector<AddedToken> added_tokens(const JsonNode& node, const Vocabulary& vocabulary) {
   std::vector<AddedToken> tokens;
   if (node.is_null()) return tokens;

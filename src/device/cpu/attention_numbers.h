@@ -14,7 +14,8 @@
 //   kHeldWords                scratch of add()
 //   Session                   a thread has one while it calls scores() and add()
 //
-// Scores and sums are FP32. Dimensions are padded with zeros to Padded::dim, tokens to a whole tile.
+// Scores and sums are FP32. Dimensions are padded with zeros to Padded::dim, tokens to a whole
+// tile.
 #pragma once
 
 #include <algorithm>

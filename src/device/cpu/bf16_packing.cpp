@@ -94,8 +94,8 @@ void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, int64_
     }
 }
 
-// A [terms, rows], the rows of each group together. Copies a whole kTogether where there are as many
-// rows, which is faster; the kernel ignores those of the next group.
+// A [terms, rows], the rows of each group together. Copies a whole kTogether where there are as
+// many rows, which is faster; the kernel ignores those of the next group.
 template <class Element>
 void pack_groups_of_terms(const Tensor& block, const EvenParts& groups, int64_t pairs,
                           Bf16Pair* to) {

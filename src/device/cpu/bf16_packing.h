@@ -15,8 +15,8 @@ constexpr bool is_exact_in_bf16(DType dtype) { return dtype == DType::kBF16 || i
 // Pairs that are packed for so many terms.
 constexpr int64_t packed_pairs(int64_t terms) { return align_up((terms + 1) / 2, kPairsPerTile); }
 
-// Rows of A with up to kPairDepth terms, in groups of up to `rows_of_group` for the kernel, and rows
-// of zeros after them, so that all groups have what makes their tiles whole.
+// Rows of A with up to kPairDepth terms, in groups of up to `rows_of_group` for the kernel, and
+// rows of zeros after them, so that all groups have what makes their tiles whole.
 class PackedPairRows {
  public:
   // Rows of small groups of a transposed A lie together, pair by pair: it takes no transposing.
@@ -50,8 +50,8 @@ class PackedPairRows {
 // Packs a block of A, `rows` rows `stride` apart. What the block lacks of rows and terms are zeros.
 void pack_pair_rows(const Factor& block, int64_t rows, int64_t pairs, int64_t stride, Bf16Pair* to);
 
-// Packs a block of B in panels of `width` columns, a multiple of kBlock: panel p at to + p * pairs *
-// width. What the block lacks of columns and terms are zeros.
+// Packs a block of B in panels of `width` columns, a multiple of kBlock: panel p at
+// to + p * pairs * width. What the block lacks of columns and terms are zeros.
 void pack_pair_panels(const Factor& block, int64_t columns, int64_t pairs, int64_t width,
                       Bf16Pair* to);
 

@@ -57,8 +57,8 @@ inline TileVector fma_of(TileVector a, TileVector b, TileVector c) {
 #endif
 }
 
-// sum = a b + sum in the same way, for the files that CMakeLists.txt compiles with contraction: GCC 12
-// copies registers around the intrinsic, which costs a tenth of a GEMM.
+// sum = a b + sum in the same way, for the files that CMakeLists.txt compiles with contraction: GCC
+// 12 copies registers around the intrinsic, which costs a tenth of a GEMM.
 inline void add_product(TileVector& sum, float a, const TileVector& b) {
 #if defined(MPT_SOFTWARE_FMA)
   sum = software_fma(a - TileVector{}, b, sum);

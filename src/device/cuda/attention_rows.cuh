@@ -1,5 +1,5 @@
-// Kernels of attention by GEMMs: a warp per row of scores, for softmax and its gradient, and sums over
-// the readers of a head of keys.
+// Kernels of attention by GEMMs: a warp per row of scores, for softmax and its gradient, and sums
+// over the readers of a head of keys.
 #pragma once
 
 #include <cmath>

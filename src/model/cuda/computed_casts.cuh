@@ -13,8 +13,8 @@ namespace mpt {
 bool cast_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call);
 bool gather_amax_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call);
 
-// As LlamaOps::norm_forward_and_cast(). Returns false and does nothing where accesses of 16 bytes or
-// shared memory do not fit.
+// As LlamaOps::norm_forward_and_cast(). Returns false and does nothing where accesses of 16 bytes
+// or shared memory do not fit.
 bool norm_forward_and_cast_rows(cudaStream_t stream, const NormForwardRows<bf16>& n,
                                 const Fp8CastCall& call);
 

@@ -9,9 +9,9 @@
 
 namespace mpt {
 
-// As LlamaOps::swiglu_backward_and_cast() and rope_and_cast(), enqueued on `stream`; gate_up and qkv
-// stay as they are. They return false and do nothing for other types than bf16 and e5m2, and where
-// accesses of 16 bytes do not fit.
+// As LlamaOps::swiglu_backward_and_cast() and rope_and_cast(), enqueued on `stream`; gate_up and
+// qkv stay as they are. They return false and do nothing for other types than bf16 and e5m2, and
+// where accesses of 16 bytes do not fit.
 bool cast_swiglu_gradient(cudaStream_t stream, const Tensor& gate_up, const Tensor& d_out,
                           const Fp8CastCall& call);
 bool cast_rotated(cudaStream_t stream, const RopeCall& rope, const Fp8CastCall& call);

@@ -1,6 +1,6 @@
-// RMSNorm of every head of Q and K, before they are rotated (Qwen3). The formulas and their rounding
-// are those of rms_norm.h, over the D elements of a head, with one gain for all heads of Q and one
-// for all of K.
+// RMSNorm of every head of Q and K, before they are rotated (Qwen3). The formulas and their
+// rounding are those of rms_norm.h, over the D elements of a head, with one gain for all heads of Q
+// and one for all of K.
 #pragma once
 
 #include <array>

@@ -33,7 +33,8 @@ struct Muon : PlainRule {
     }
   };
 
-  // Linear layers. The last input of advance() is the orthogonalized direction (orthogonalization.h).
+  // Linear layers. The last input of advance() is the orthogonalized direction
+  // (orthogonalization.h).
   struct MatrixStep {
     static constexpr std::array<StateInfo, 1> kStates{{{"m", kMomentumRoundingStream}}};
     static constexpr int kFactors = 1, kBranches = 1;

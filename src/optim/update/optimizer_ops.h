@@ -41,9 +41,9 @@ class OptimizerOps {
                                const Tensor& mean) = 0;
   // Decodes the blocks of a tensor to fp32 [rows, cols], of which the others need not exist.
   virtual void copy_weights(const EncodedTensor& weights, BlockRange blocks, const Tensor& to) = 0;
-  // Passes of orthogonalization.h, on matrices without padding: the direction to be orthogonalized; x divided by
-  // (the root of the sum of squares, as sum_of_squares() left them, which are overwritten) + 1e-7;
-  // x = alpha x + beta y.
+  // Passes of orthogonalization.h, on matrices without padding: the direction to be orthogonalized;
+  // x divided by (the root of the sum of squares, as sum_of_squares() left them, which are
+  // overwritten) + 1e-7; x = alpha x + beta y.
   virtual void mean_direction(const MeanDirectionCall& call) = 0;
   virtual void divide_by_norm(const Tensor& x, const Tensor& squares) = 0;
   virtual void combine(const Tensor& x, float alpha, const Tensor& y, float beta) = 0;

@@ -1,4 +1,5 @@
-// The steps after which a run evaluates, or saves: each `every` steps, and at the end of each phase.
+// The steps after which a run evaluates, or saves: each `every` steps, and at the end of each
+// phase.
 #pragma once
 
 #include <cstdint>

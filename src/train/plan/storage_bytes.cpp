@@ -17,7 +17,8 @@ int64_t weight_bytes(const WeightStore& weights) {
   return bytes;
 }
 
-// Dense states take whole bytes per parameter; those of projected and orthogonalized matrices depend on the shapes.
+// Dense states take whole bytes per parameter; those of projected and orthogonalized matrices
+// depend on the shapes.
 double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
   const RuleConfig& rule = config.optimizer.rule;
   if (projection_options(rule) || orthogonalization_options(rule))
