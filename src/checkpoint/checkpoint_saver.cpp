@@ -125,10 +125,6 @@ void CheckpointWriter::give_up() noexcept {
 
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 bool is_ready(const std::future<void>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }

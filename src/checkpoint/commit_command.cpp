@@ -122,8 +122,7 @@ void CommitCommand::ended(int status) {
   process_ = 0;
   const std::string failure =
       status < 0 ? "was taken by another part of the program" : failure_of(status);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  const double seconds = seconds_since(begun_);
   if (failure.empty())
     return spdlog::info("{} of step {}: done in {}", kKey, running_.step, format_duration(seconds));
   ++failed_;

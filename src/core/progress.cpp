@@ -73,6 +73,10 @@ std::string progress_line(const ProgressLine& line, int64_t columns) {
   return first_columns(text, columns);
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::string format_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
   const auto s = static_cast<int64_t>(seconds + 0.5);

@@ -87,7 +87,9 @@ std::vector<RowResult> evaluate_set(Llama& model, const ValidationSet& set,
   return gathered(options.ranks, std::move(mine), sequences);
 }
 
-Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows) {
+// `set`: its name; empty for all of them.
+Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows,
+                   const std::string& set) {
   std::vector<double> sums;
   std::vector<int64_t> targets;
   double bytes = 0;
@@ -98,7 +100,8 @@ Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows) {
   }
   Evaluation mean{.tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0})};
   if (mean.tokens == 0)
-    throw error("the validation data has no token to predict in its first {} rows", rows.size());
+    throw error("the validation data{} has no token to predict in its first {} rows",
+                set.empty() ? "" : " of " + set, rows.size());
   const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
   mean.loss = sum / double(mean.tokens);
   mean.galore_loss = galore_loss(sums, targets, galore_batch_rows);
@@ -136,14 +139,14 @@ ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
       const std::vector<RowResult> rows = evaluate_set(model, set, options);
       all.insert(all.end(), rows.begin(), rows.end());
       if (set.name.empty()) continue;
-      result.sets.push_back({set.name, mean_of(rows, options.galore_batch_rows)});
+      result.sets.push_back({set.name, mean_of(rows, options.galore_batch_rows, set.name)});
     }
   } catch (const EvaluationLeft&) {
     model.end_evaluation();
     throw;
   }
   model.end_evaluation();
-  result.all = mean_of(all, options.galore_batch_rows);
+  result.all = mean_of(all, options.galore_batch_rows, "");
   return result;
 }
 

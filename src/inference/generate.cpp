@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/progress.h"
 #include "core/random.h"
 #include "core/text.h"
 
@@ -111,10 +112,6 @@ void check_sampling(const SamplingOptions& options) {
     throw error("top_p is {}; expected a number above 0, up to 1 (all tokens)", options.top_p);
   if (options.sample < 0 || options.sample >= kMostSamples)
     throw error("sample is {}; expected 0 to {}", options.sample, kMostSamples - 1);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // What precedes a document in the data.

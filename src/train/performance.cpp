@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/bf16.h"
+#include "core/progress.h"
 #include "core/random.h"
 
 namespace mpt {
@@ -54,8 +55,7 @@ double measured_gemm_rate(Device& device) {
     const auto start = std::chrono::steady_clock::now();
     device.gemm().run(call);
     device.synchronize();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (repeat > 0)
       best = std::max(best, 2.0 * double(size) * double(size) * double(size) / seconds);
   }

@@ -8,6 +8,7 @@
 
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/progress.h"
 #include "device/device.h"
 #include "inference/weight_source.h"
 #include "optim/schedule.h"
@@ -163,7 +164,7 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   record.skipped = control.proceed == 0;
   if (record.skipped) ++skipped_;
   judge(record);
-  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  record.seconds = seconds_since(start);
   return record;
 }
 

@@ -203,10 +203,6 @@ class Splits {
   int64_t saved_shards_ = 0;
 };
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, CorpusReader& corpus,
                   Splits& splits, UnfinishedRun& unfinished) {
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

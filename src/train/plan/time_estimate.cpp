@@ -104,7 +104,7 @@ class Sample {
     const auto start = std::chrono::steady_clock::now();
     work();
     device_.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return seconds_since(start);
   }
 
   const RunConfig& config_;
