@@ -195,12 +195,12 @@ hash_dir = false" >"$directory/etc/ccache.conf"
   git clone -q --no-local "$root" "$directory$home/mpretrain"
   if [ $who != root ]; then in_root "$directory" chown -R $who: "$home/mpretrain"; fi
   awk -F '\t' -v name="$name" '$1 != name' "$results" >"$results.part" && mv "$results.part" "$results"
-  local number=0 command
+  local number=0 command before=$failures
   for command in "${sequence[@]}"; do
     number=$((number + 1))
     run_command $number "$command"
     if [ "$name" = package ] && [ $number -eq 1 ]; then
-      if [ $failures -gt 0 ]; then return; fi
+      if [ $failures -gt "$before" ]; then return; fi
       move_packages
     fi
   done

@@ -38,7 +38,7 @@ python_with_pip() {
   return 1
 }
 
-if [ -e "$target/include/cudnn_frontend.h" ]; then done_with "in $target"; fi
+if [ -e "$target/include/cudnn_frontend.h" ] && [ "$(cat "$target/wheel" 2>/dev/null)" = "$wheel" ]; then done_with "in $target"; fi
 command -v nvcc >/dev/null || done_with "not needed without nvcc"
 packages=$(packages_of_python)
 finds cudnn_version.h || done_with "not needed without cuDNN"
@@ -54,6 +54,7 @@ PIP_ROOT_USER_ACTION=ignore "$python" -m pip install --quiet --disable-pip-versi
   --no-deps --only-binary :all: --no-compile --target "$fetched" "$wheel" ||
   give_up "the headers of cudnn-frontend could not be fetched"
 [ -e "$fetched/include/cudnn_frontend.h" ] || give_up "$wheel holds no include/cudnn_frontend.h"
+say "$wheel" >"$fetched/wheel"
 rm -rf "$target"
 mv "$fetched" "$target"
 chmod 755 "$target"

@@ -3,7 +3,7 @@
 #
 #   scripts/runtime_packages.sh build/program/mpretrain
 #
-# Another machine of the same release that has these packages runs the programs; Containerfile uses it so. A library
+# Another machine of the same release that has these packages runs the programs; Containerfile.cuda uses it so. A library
 # that is missing, or that no package holds, is an error that names it.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh

@@ -39,7 +39,10 @@ options=()
 if [ "$preset" = cuda ]; then options=("-DCMAKE_CUDA_ARCHITECTURES=${CUDAARCHS:-$(cuda_architecture)}"); fi
 
 "$root/scripts/install_deps.sh" --dev
-if [ "$preset" = cuda ]; then "$root/scripts/cudnn_frontend.sh" || say "going on without it"; fi
+if [ "$preset" = cuda ]; then
+  if [ -n "${MPT_CUDNN:-}" ]; then options+=("-DMPT_CUDNN=$MPT_CUDNN"); fi
+  "$root/scripts/cudnn_frontend.sh" || [ "${MPT_CUDNN:-}" != ON ] || die "MPT_CUDNN=ON needs the headers of cudnn-frontend"
+fi
 configure "$preset" "${options[@]}"
 cmake --build "$root/build/$preset" --target "${targets[@]}"
 ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error -j"$(nproc)" "${tests[@]}"

@@ -18,7 +18,7 @@ command -v torchrun >/dev/null || die "no torchrun on PATH; it comes with PyTorc
 
 program=${MPRETRAIN:-$(command -v mpretrain || program_path program-cuda)}
 [ -x "$program" ] || die "$program does not exist; build it, or set MPRETRAIN to its path"
-gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
+gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
 [ "$gpus" -ge 1 ] || die "nvidia-smi lists no GPU here; set GPUS to the number of ranks on this machine"
 nodes=${NNODES:-1}
 

@@ -515,6 +515,15 @@ print(json.dumps({{"benchmarks": [
         self.report("--rounds", 2)
         self.assertEqual(self.calls(), 3)
 
+    def test_complete_rounds_of_another_commit_are_not_compared(self):
+        self.ops_bench(50.0)
+        self.report("--rounds", 1, "--store")
+        store = parts.Store(self.path / "out")
+        store.write("ops", {**store.read("ops"), "commit": "older"})
+        self.ops_bench(40.0)
+        self.assertEqual(self.report("--rounds", 1, "--check")[0], 1)
+        self.assertNotEqual(store.read("ops")["commit"], "older")
+
     def test_what_is_missing_is_said(self):
         self.report()
         text = (self.path / "cpu.md").read_text(encoding="utf-8")

@@ -93,6 +93,12 @@ class Fetching(Place):
         self.assertRegex(calls[0], r"--no-deps .* nvidia-cudnn-frontend==[0-9.]+$")
         self.assertEqual([path.name for path in self.target.parent.iterdir()], ["frontend"])
 
+    def test_other_headers_than_the_tests_run_with_are_replaced(self):
+        self.run_script()
+        (self.target / "wheel").write_text("nvidia-cudnn-frontend==0.1\n")
+        self.assertEqual(self.run_script().returncode, 0)
+        self.assertEqual(len(self.calls.read_text().splitlines()), 2)
+
     def test_not_without_nvcc_or_cudnn_or_need(self):
         for options, said in (
             ({"nvcc": False}, "not needed without nvcc"),

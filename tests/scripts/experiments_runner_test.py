@@ -94,6 +94,34 @@ class Running(WithFakes):
         self.assertFalse(runner.run(cells), "failed cells are not run again in the same session")
         self.assertEqual(self.starts(cells[2]), 1)
 
+    def test_what_the_end_of_a_run_counts_as(self):
+        place, spike = self.make().place, {"loss_z": 9.0, "grad_norm_z": 9.0}
+        left_out = {"step": 3, "skipped": True}
+
+        def state(changes, last, said=""):
+            cell = self.cells(1)[0].with_changes({"train.steps": 4, **changes})
+            shutil.rmtree(self.work, ignore_errors=True)
+            place.directory(cell).mkdir(parents=True)
+            records = ({"loss": 3.0, "tokens": 9, **record} for record in ({"step": 1}, last))
+            lines = "".join(json.dumps(record) + "\n" for record in records)
+            (place.directory(cell) / "metrics.jsonl").write_text(lines, encoding="utf-8")
+            place.log(cell).write_text(f"{running.VERSION}1\n{said}", encoding="utf-8")
+            found = running.outcome(cell, place, "")
+            return found and found.state
+
+        self.assertEqual(state({}, left_out), "diverged")
+        self.assertIsNone(state({"train.nonfinite_policy": "skip_step"}, left_out))
+        for policy, expected in (("skip_step", None), ("rollback", None), ("stop", "diverged")):
+            found = state({"train.spike_policy": policy}, {**left_out, "spike": spike})
+            self.assertEqual(found, expected, policy)
+        gave_up = "mpretrain: error: step 3: after 3 rollbacks (train.max_rollbacks).\n"
+        back = {"train.nonfinite_policy": "rollback"}
+        self.assertIsNone(state(back, left_out))
+        self.assertEqual(state(back, left_out, gave_up), "diverged")
+        self.assertIsNone(state(back, left_out, f"{gave_up}{running.VERSION}2\n"))
+        self.assertEqual(state({}, {"step": 4, "val_loss": 3.0}), "finished")
+        self.assertEqual(state({}, {"step": 4, "val_loss": None}), "diverged")
+
     def test_a_cell_that_somebody_else_stops_has_not_failed_and_goes_on_at_the_next_start(self):
         self.plan(s1="stopped", s2="ok")
         cells, told = self.cells(1, 2), io.StringIO()

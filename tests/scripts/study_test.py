@@ -625,8 +625,13 @@ class Shown(WithStudy):
         names = [field.name for field in dataclasses.fields(rows.Row)]
         self.assertEqual([name for name in names if f"`{name}`" not in page], [])
 
-    def test_the_shipped_study_s_tables_are_what_its_ledger_gives(self):
-        for folder in ("docs/results/study", "examples/study"):
+    def test_the_shipped_studies_tables_are_what_their_ledgers_give(self):
+        shipped = [
+            path for top in ("docs", "examples") for path in (ROOT / top).rglob("study.json")
+        ]
+        written = [path.parent for path in shipped if (path.parent / "results.csv").exists()]
+        self.assertGreaterEqual(len(written), 3)
+        for folder in written:
             words = ["report", str(ROOT / folder / "study.json"), "--no-figures"]
             words += ["--output", str(self.directory)]
             with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(sys, "argv", words):
@@ -698,6 +703,15 @@ class Statistics(unittest.TestCase):
             losses = self.losses([0.1] * few)
             losses["a"][1] = math.inf
             self.assertEqual(self.outcome(losses).verdict, "no difference shown")
+
+    def test_a_diverged_run_does_not_turn_the_direction_round(self):
+        losses = self.losses([-0.02] * 12)
+        losses["a"][0] = math.inf
+        found = self.outcome(losses)
+        self.assertGreater(found.mean, 0)  # by the one run, whose value is arbitrary
+        self.assertLess(found.p, 0.05)
+        self.assertEqual(found.verdict, "lower")
+        self.assertTrue(math.isnan(found.smallest(0.05)))
 
     def test_a_run_that_diverged_in_both_arms_is_a_tie(self):
         losses = self.losses([-0.02] * 3)

@@ -52,6 +52,7 @@ class Options:
     llmc: str | None = None
     threads: int = 1
     attempts: int = 1
+    of_this_commit: bool = False  # rounds of another one do not count, complete or not
 
 
 class Missing(Exception):
@@ -319,7 +320,8 @@ def begun(store, part, options, described, commit):
     record = store.read(part.name)
     settings = part.settings(options)
     same = record and record["settings"] == settings and record["machine"] == described
-    if same and (len(record["rounds"]) >= options.rounds or record["commit"] == commit):
+    complete = same and len(record["rounds"]) >= options.rounds and not options.of_this_commit
+    if complete or (same and record["commit"] == commit):
         return record
     return {
         "part": part.name,

@@ -3,14 +3,15 @@
     scripts/bench.py report --python2 ~/torch2/bin/python   # hours; resumes where it stopped
     scripts/bench.py report --only step ops   # only these parts, and the page
     scripts/bench.py report --quick           # minutes: checks that everything runs
-    scripts/bench.py report --check           # measures, compares with bench/ratios.json, exits 1
-                                              # if worse
+    scripts/bench.py report --check           # measures what was not measured at this commit,
+                                              # compares with bench/ratios.json, exits 1 if worse
     scripts/bench.py report --store           # stores the measured ratios as
                                               # bench/ratios.json; with --only, replaces only those
                                               # of these parts
 
 Each part has a file in the output directory, with its date, load and commit, so that the page can
-combine parts measured at different times. A complete part is measured again only with --again. The
+combine parts measured at different times. A complete part is measured again only with --again, or
+with --check if it is of another commit. The
 benchmarks must be built: cmake --build --preset cpu. Those not built are listed as missing.
 data_bench reads the text and tokenizer named by MPT_BENCH_TEXT and MPT_BENCH_TOKENIZER.
 """
@@ -81,7 +82,9 @@ def arguments(argv):
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare with the stored ratios instead of writing the page",
+        help="compare with the stored ratios instead of writing the page; what was measured at"
+        " another commit is measured again. All changes that are not committed count as one:"
+        " use --again between them",
     )
     parser.add_argument("--store", action="store_true", help="store the measured ratios")
     args = parser.parse_args(argv)
@@ -112,6 +115,7 @@ def measure(store, args):
         args.llmc,
         args.threads,
         args.attempts,
+        of_this_commit=args.check,
     )
     with tempfile.TemporaryDirectory() as scratch:
         described = machine.describe(args.build, scratch)

@@ -639,6 +639,15 @@ class Preparation:
         self.display.line(f"done: {path}")
 
     def run(self):
+        made = [path for path in (self.state, self.output) if not path.exists()]
+        try:
+            self.prepare()
+        finally:
+            if self.options.dry_run:
+                for path in made:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def prepare(self):
         options = self.options
         self.open_output()
         self.check_settings()
@@ -648,8 +657,9 @@ class Preparation:
             item for item in self.finished_items() if item not in wanted
         ]  # what was asked for earlier stays
         pending = [item for item in wanted if not self.is_finished(item)]
-        for item in pending:
-            (self.records / f"{item.stem}.json").unlink(missing_ok=True)
+        if not options.dry_run:
+            for item in pending:
+                (self.records / f"{item.stem}.json").unlink(missing_ok=True)
         if pending:
             self.source = self.open_source()
             self.look_at_sources(pending)

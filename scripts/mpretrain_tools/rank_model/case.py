@@ -70,8 +70,8 @@ def from_config(name):
     return shape, Batch(b["seq_len"], rows, MICRO_BATCH_ROWS.get(name, rows), recompute)
 
 
-# LLaMA's 7B and 13B, and the widths of LLaMA 2 70B with as many keys as queries, which is what this
-# program trains: 78 G parameters. About 4 M tokens a step, as LLaMA was trained.
+# LLaMA's 7B and 13B, and the widths of LLaMA 2 70B, here with as many heads of keys as of queries:
+# 78 G parameters. About 4 M tokens a step, as LLaMA was trained.
 LARGE = {
     "7b": (Shape(4096, 11008, 32, 32, 32000), Batch(2048, 2048, 1, True)),
     "13b": (Shape(5120, 13824, 40, 40, 32000), Batch(2048, 2048, 1, True)),

@@ -13,6 +13,7 @@ import csv
 import math
 import os
 import pathlib
+import re
 import shlex
 import statistics
 import subprocess
@@ -298,7 +299,7 @@ class Artefact:
         if self.page:
             return self.page.command
         shown = {"--tokens": "TOKENS", "--work": "RUNS", "--program": "PROGRAM"}
-        given = sys.argv[1:]
+        given = [part for word in sys.argv[1:] for part in halves(word)]
         words = [
             shown.get(before, word)
             for before, word in zip(["", *given], given)
@@ -358,6 +359,11 @@ def with_few_colours(path):
     with Image.open(path) as picture:
         small = picture.convert("RGB").quantize(96, dither=Image.NONE)
     small.save(path, optimize=True)
+
+
+def halves(word):
+    """--option and its value of --option=value; another word as it is."""
+    return word.split("=", 1) if re.match(r"--[\w-]+=", word) else [word]
 
 
 def output_of(*command):

@@ -40,7 +40,9 @@ class Findings:
             for arm in arms
             if len(losses[arm]) < len(wanted[arm])
         )
-        vocabulary = self.study.cell(arms[0], 1, 1).value("model.vocab_size")
+        cells = self.walked.cells.get((one.results, arms[0]), {})  # none while its values are tuned
+        cell = next(iter(cells.values()), self.study.cell(arms[0], 1, 1))
+        vocabulary = cell.value("model.vocab_size")
         sample = hypotheses.sample_of(one, losses, math.log(vocabulary))
         return hypotheses.tested(one, sample, missing)
 

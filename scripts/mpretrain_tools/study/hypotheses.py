@@ -108,7 +108,7 @@ class Tested:
         if not self.sample.is_testable:
             return "too few runs, no test"
         shown = self.adjusted < SHOWN
-        direction = "lower" if self.mean < 0 else "higher"
+        direction = "lower" if self._lies_below() else "higher"
         if self.comparison.kind == "equivalence":
             margin = f"within {self.comparison.margin:g}"
             if shown:
@@ -118,12 +118,20 @@ class Tested:
             return f"equivalence not shown {margin}" + f"; {direction} by its interval" * apart
         return direction if shown else "no difference shown"
 
+    def _lies_below(self):
+        """By the test that decides: the mean of a sample with a diverged run is as arbitrary as
+        what that run counts as.
+        """
+        below, above, _ = _ranks(self.sample) if self.sample.diverged else (math.nan,) * 3
+        return self.mean < 0 if math.isnan(below) else below < above
+
     def smallest(self, alpha):
         """The difference that a paired t test at alpha finds with POWER, at the spread seen; the
-        usual approximation (t of alpha plus t of power) times the standard error.
+        usual approximation (t of alpha plus t of power) times the standard error. NaN where no t
+        test decides.
         """
         sample = self.sample
-        if not sample.is_testable or self.comparison.kind == "equivalence":
+        if not sample.is_testable or sample.diverged or self.comparison.kind == "equivalence":
             return math.nan
         reach = student.quantile(1 - alpha / 2, sample.freedom)
         return (reach + student.quantile(POWER, sample.freedom)) * sample.error

@@ -10,17 +10,20 @@ from .. import repository
 from . import configuration
 
 # What the result of a run does not depend on: where it lies, how often it is saved, what it logs,
-# which machine it is on.
-INCIDENTAL_SECTIONS = (
-    "$schema",
-    "name",
-    "output_dir",
-    "device",
-    "checkpoint",
-    "log",
-    "distributed",
-)
+# which machine it is on. Other keys of `device` and `distributed` change the order of sums.
+INCIDENTAL_SECTIONS = ("$schema", "name", "output_dir", "checkpoint", "log")
 INCIDENTAL_KEYS = (
+    "device.type",
+    "device.threads",
+    "device.gpu",
+    "device.cuda_graph",
+    "device.autotune_gemms",
+    "device.tune_products",
+    "device.fp8_weight_codes",
+    "distributed.sharding",
+    "distributed.bucket_mib",
+    "distributed.check_every_steps",
+    "distributed.timeout_seconds",
     "data.train",
     "data.validation",
     "data.tokenizer",
@@ -113,6 +116,9 @@ class Cell:
         for key in INCIDENTAL_KEYS:
             section, name = key.split(".")
             config.get(section, {}).pop(name, None)
+        for section in ("device", "distributed"):
+            if not config.get(section, True):  # nothing is left of it
+                del config[section]
         return json.dumps(canonical(config), sort_keys=True)
 
     def name(self, tokens):

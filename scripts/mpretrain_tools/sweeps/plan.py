@@ -28,6 +28,9 @@ def run_plan(program, options, config, overrides):
     return done.stdout
 
 
+PRESETS = ("program", "program-cuda", "cpu", "cuda")  # builds whose numbers and speed count
+
+
 @functools.cache
 def plan(program, config, *overrides):
     """The object of `plan --json` for a file of configs/ ("60m_bf16.json") and changes
@@ -47,6 +50,9 @@ def device(program, config, *overrides):
 
 
 def newest_program():
-    """The program that was built last, among the builds of the repository."""
-    built = [path for path in (repository.ROOT / "build").glob("*/mpretrain") if path.is_file()]
+    """The program that was built last, among the builds of the repository that are not for
+    sanitizers or fuzzing.
+    """
+    builds = (repository.ROOT / "build" / name / "mpretrain" for name in PRESETS)
+    built = [path for path in builds if path.is_file()]
     return str(max(built, key=lambda path: path.stat().st_mtime, default="mpretrain"))

@@ -28,6 +28,7 @@ from .machine import machine
 from .slurm import LaunchError
 from .stop import Stop, Stopped
 
+NO_MORE_ROLLBACKS = "(train.max_rollbacks)"  # in what the program says when it gives up
 VERSION = "sweep: version "  # begins the line of a log that says what the run was started with
 OPEN = ("waiting", "elsewhere", "running")  # states in which a cell has not ended
 
@@ -105,8 +106,11 @@ def outcome(cell, place, version):
         return None
     step = max(run.steps)
     last = run.steps[step]
-    diverged = bool(last.get("skipped")) and cell.value("train.nonfinite_policy", "stop") == "stop"
-    if not diverged and ("val_loss" not in last or step < steps_of(cell)):
+    at_end = "val_loss" in last and step >= steps_of(cell)
+    diverged = gave_up(cell, last, place.log(cell)) or (
+        at_end and not math.isfinite(run.last("val_loss"))
+    )
+    if not diverged and not at_end:
         return None
     loss = math.inf if diverged else run.last("val_loss")
     told = provenance(place.log(cell))
@@ -127,6 +131,23 @@ def outcome(cell, place, version):
         date=datetime.date.today().isoformat(),
         wall_seconds=sum(value for value in run.series("step_seconds")[1] if math.isfinite(value)),
     )
+
+
+def gave_up(cell, last, log):
+    """Whether the run ended with an error at the step of its last record, which was left out."""
+    if not last.get("skipped"):
+        return False
+    key = "train.spike_policy" if "spike" in last else "train.nonfinite_policy"
+    policy = cell.value(key, "off" if "spike" in last else "stop")
+    return policy == "stop" or (policy == "rollback" and last_start_says(log, NO_MORE_ROLLBACKS))
+
+
+def last_start_says(log, words):
+    found = False
+    with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            found = words in line or (found and not line.startswith(VERSION))
+    return found
 
 
 def provenance(log):
