@@ -229,12 +229,11 @@ class Checker {
             "stochastic cannot be combined with precision.state_update = per_op{}, whose moments "
             "are bf16 before they are stored; accepted: nearest",
             at("precision.state_update"));
-    require(
-        precision.compute != ComputeFormat::kTf32 || backend_of(config_.device) == Backend::kCuda,
-        "precision.compute",
-        "tf32 is not available on the CPU (device.type = {}{}), which computes in fp32; set "
-        "precision.compute to fp32 or device.type to cuda",
-        name_of(config_.device.type), at("device.type"));
+    require(precision.compute != ComputeFormat::kTf32 || config_.device.type != DeviceType::kCpu,
+            "precision.compute",
+            "tf32 is not available on the CPU (device.type = {}{}), which computes in fp32; set "
+            "precision.compute to fp32 or device.type to cuda",
+            name_of(config_.device.type), at("device.type"));
     require(config_.device.fp8_weight_codes == Fp8WeightCodes::kAuto ||
                 precision.compute == ComputeFormat::kFp8,
             "device.fp8_weight_codes", "only with precision.compute = fp8; it is {}{}",
@@ -396,11 +395,14 @@ class Checker {
   }
 
   void check_projection(const ProjectionOptions& projection) {
-    const int64_t smallest = std::min(config_.model.hidden_size, config_.model.intermediate_size);
+    const LlamaConfig& m = config_.model;
+    const int64_t smallest =
+        std::min({m.hidden_size, m.intermediate_size, m.query_width(), m.key_value_width()});
     require(projection.rank <= smallest, "optimizer.apollo_e_rank",
-            "{} is more than the smaller side of a linear layer, {} (model.hidden_size = {}, "
-            "model.intermediate_size = {})",
-            projection.rank, smallest, config_.model.hidden_size, config_.model.intermediate_size);
+            "{} is more than the smallest side of a linear layer, {} (model.hidden_size = {}, "
+            "model.intermediate_size = {}, queries {} and keys {} wide)",
+            projection.rank, smallest, m.hidden_size, m.intermediate_size, m.query_width(),
+            m.key_value_width());
   }
 
   void check_checkpoint() {

@@ -16,6 +16,17 @@ Backend backend_of(const DeviceConfig& config) {
   return config.type == DeviceType::kCuda ? Backend::kCuda : Backend::kCpu;
 }
 
+void require_compute(const RunConfig& config, Backend backend) {
+  if (backend == Backend::kCuda) return;
+  for (const RunPhase& phase : run_phases(config))
+    if (phase.config.precision.compute == ComputeFormat::kTf32)
+      throw error(
+          "precision.compute: tf32 is not available on the CPU, which device.type = {} selects "
+          "here "
+          "and which computes in fp32; set precision.compute to fp32, or train on a GPU",
+          name_of(config.device.type));
+}
+
 namespace {
 
 DeviceOptions device_options(const DeviceConfig& config) {

@@ -22,6 +22,8 @@ namespace mpt {
 
 // The backend the config selects.
 Backend backend_of(const DeviceConfig& config);
+// Throws Error if the run, in any of its phases, computes in a format that the backend lacks.
+void require_compute(const RunConfig& config, Backend backend);
 // The device the config selects.
 std::unique_ptr<Device> make_device(const DeviceConfig& config);
 // Why this machine has no such device; empty if it has one.

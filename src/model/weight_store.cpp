@@ -90,11 +90,13 @@ void WeightStore::allocate_gradients(Allocator& allocator) {
                              gradient_container(specs_[i]), allocator));
 }
 
+// GEMMs of FP32 operands write FP32 alone (cuBLASLt has no others).
 DType WeightStore::gradient_container(const ParamSpec& spec) const {
   const int64_t as_head = spec.kind == ParamKind::kHead || spec.tied ? options_.head_additions : 0,
                 otherwise = spec.kind == ParamKind::kHead ? 0 : 1;
   const int64_t additions = options_.additions * (as_head + otherwise);
-  return options_.gradient == DType::kBF16 && additions == 1 ? DType::kBF16 : DType::kF32;
+  const bool in_bf16 = options_.gradient == DType::kBF16 && options_.storage == DType::kBF16;
+  return in_bf16 && additions == 1 ? DType::kBF16 : DType::kF32;
 }
 
 bool WeightStore::rounded_later(int64_t i) const {

@@ -16,6 +16,7 @@
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
+#include "device/backends.h"
 #include "device/profiling.h"
 #include "parallel/data_parallel.h"
 #include "train/initial_weights.h"
@@ -71,9 +72,12 @@ std::optional<TrainState> peek_at_state(FileSystem& fs, const RunConfig& config,
   return std::nullopt;
 }
 
-// Assigns the machine's GPUs to its ranks in order, starting at device.gpu.
+// Assigns the machine's GPUs to its ranks in order, starting at device.gpu. Where each rank sees one
+// GPU alone (CUDA_VISIBLE_DEVICES, Slurm's --gpus-per-task), that is its own.
 DeviceConfig device_of_rank(DeviceConfig device, const LaunchEnvironment& environment) {
-  if (environment.size > 1) device.gpu += environment.local_rank;
+  const bool sees_one = environment.local_size > 1 && no_cuda_device(int(device.gpu)).empty() &&
+                        !no_cuda_device(int(device.gpu) + 1).empty();
+  if (environment.size > 1 && !sees_one) device.gpu += environment.local_rank;
   return device;
 }
 
@@ -297,6 +301,7 @@ TrainEnd run_train(const TrainCommand& command) {
                                ? with_steps(loaded, kUnprofiledSteps + *command.profile_steps)
                                : loaded;
   const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
+  require_compute(config, device->backend());
   const int64_t sharing = device->backend() == Backend::kCpu ? environment.local_size : 1;
   std::optional<Profile> profile;
   std::optional<ProfilingDevice> profiling;

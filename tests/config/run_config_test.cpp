@@ -589,8 +589,11 @@ const BadConfig kBadConfigs[] = {
      {"optimizer.lr_multiplicative: 0.01 times optimizer.g_bound = 30 (", "user.json:3) is 0.3"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"apollo_e_rank": 200})",
-     {"user.json:3: optimizer.apollo_e_rank: 200 is more than the smaller side of a linear layer, "
+     {"user.json:3: optimizer.apollo_e_rank: 200 is more than the smallest side of a linear layer, "
       "128"},
+     "nano_bf16_apollo_e.json"},
+    {R"("optimizer": {"apollo_e_rank": 40}, "model": {"num_key_value_heads": 1})",
+     {"optimizer.apollo_e_rank: 40 is more than the smallest side of a linear layer, 32"},
      "nano_bf16_apollo_e.json"},
     // keys that the value of another leaves without meaning
     {R"("precision": {"fp8_history": 16})",

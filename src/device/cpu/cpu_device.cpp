@@ -17,6 +17,7 @@
 #include "core/progress.h"
 #include "core/text.h"
 #include "device/backends.h"
+#include "device/cpu/available_memory.h"
 #include "device/cpu/cpu_kernels.h"
 
 namespace mpt {
@@ -100,14 +101,6 @@ int default_threads() {
   const bool good = fault == std::errc() && threads >= 1 && threads <= kMost &&
                     (end == wanted.data() + wanted.size() || *end == ',');
   return good ? threads : available_processors();
-}
-
-// Memory available without swapping, as the kernel reports it; all memory if it does not.
-int64_t available_memory() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("MemAvailable:")) return std::stoll(line.substr(13)) * 1024;
-  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
 }
 
 class CpuDevice final : public Device {

@@ -257,7 +257,7 @@ std::string why_unavailable(int index) {
   }
   if (count == 0) return "no NVIDIA GPU (cudaGetDeviceCount: 0)";
   if (index < 0 || index >= count)
-    return fmt::format("no GPU {}: this machine has {}, numbered from 0", index,
+    return fmt::format("no GPU {}: CUDA shows this process {}, numbered from 0", index,
                        count == 1 ? "1 GPU" : fmt::format("{} GPUs", count));
   const cudaDeviceProp gpu = properties_of(index);
   if (capability_of(gpu) < kFirstCapability)

@@ -42,8 +42,8 @@ class StridedGemm {
   StridedGemm(const StridedGemm&) = delete;
   StridedGemm& operator=(const StridedGemm&) = delete;
 
-  // Enqueues the GEMMs; does nothing if count, m or n is 0. `workspace` must have kWorkspaceBytes
-  // of device memory. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no
+  // Enqueues the GEMMs; does nothing if count, m or n is 0. `workspace` must have the bytes
+  // of device memory that the constructor was given. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no
   // algorithm or fails.
   void run(const StridedGemmCall& call, void* workspace);
 

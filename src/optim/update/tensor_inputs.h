@@ -30,7 +30,7 @@ struct SharedFactors {
 struct StepControl {
   double grad_norm = 0;     // of all gradients, before clipping
   float grad_scale = 1.0f;  // the clipping factor
-  int32_t proceed = 1;      // 0: loss or norm is not finite, and nothing is updated
+  int32_t proceed = 1;      // 0: loss or norm is not finite, or a spike, and nothing is updated
 };
 
 // min(1, clip / (norm + 1e-6)); 1 if clipping is off (clip = 0). A NaN norm gives NaN, never "no

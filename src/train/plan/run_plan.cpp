@@ -31,6 +31,7 @@ class Planner {
   RunPlan run() {
     const std::string missing = why_unavailable(config_.device);
     refuse_with(missing);
+    passes([&] { require_compute(config_, backend_of(config_.device)); });
     plan_memory();
     plan_data();
     plan_disk();
