@@ -592,8 +592,8 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: optimizer.apollo_e_rank: 200 is more than the smallest side of a linear layer, "
       "128"},
      "nano_bf16_apollo_e.json"},
-    {R"("optimizer": {"apollo_e_rank": 40}, "model": {"num_key_value_heads": 1})",
-     {"optimizer.apollo_e_rank: 40 is more than the smallest side of a linear layer, 32"},
+    {R"("optimizer": {"apollo_e_rank": 100}, "model": {"num_key_value_heads": 1})",
+     {"optimizer.apollo_e_rank: 100 is more than the smallest side of a linear layer, 64"},
      "nano_bf16_apollo_e.json"},
     // keys that the value of another leaves without meaning
     {R"("precision": {"fp8_history": 16})",
