@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
 #include "config/run_inputs.h"
@@ -237,8 +238,9 @@ void check_same_start(Communicator& ranks, const RunConfig& config, const Mixtur
   check_same(ranks, hash_of_data(training_data), "set of training data");
 }
 
-void agree_on_products(Communicator& ranks, Device& device) {
-  if (ranks.is_single() || device.backend() != Backend::kCpu) return;
+namespace {
+
+void agree_on_sums_of_bf16(Communicator& ranks, Device& device) {
   std::string mine(name_of(Bf16Products::kFma));
   for (const GemmChoice& choice : device.gemm().choices()) mine = choice.algorithm;
   const std::vector<std::string> texts = ranks.gather_texts(mine);
@@ -249,6 +251,34 @@ void agree_on_products(Communicator& ranks, Device& device) {
         "products of BF16 numbers: rank {} would sum them by {}, rank 0 by {}; all ranks take fma",
         other, texts[size_t(other)], texts.front());
   device.gemm().restore({});
+}
+
+// [[key, algorithm], ...]
+std::string text_of(const std::vector<GemmChoice>& choices) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const GemmChoice& choice : choices) list.push_back({choice.key, choice.algorithm});
+  return list.dump();
+}
+std::vector<GemmChoice> choices_of(const std::string& text) {
+  std::vector<GemmChoice> choices;
+  for (const nlohmann::json& pair : nlohmann::json::parse(text))
+    choices.push_back({pair.at(0), pair.at(1)});
+  return choices;
+}
+
+// A checkpoint has those of rank 0.
+void take_choices_of_rank_0(Communicator& ranks, Device& device) {
+  const std::string mine = ranks.is_root() ? text_of(device.gemm().choices()) : "";
+  const std::vector<GemmChoice> choices = choices_of(ranks.gather_texts(mine).front());
+  if (!ranks.is_root()) device.gemm().restore(choices);
+}
+
+}  // namespace
+
+void agree_on_products(Communicator& ranks, Device& device) {
+  if (ranks.is_single()) return;
+  if (device.backend() == Backend::kCpu) return agree_on_sums_of_bf16(ranks, device);
+  take_choices_of_rank_0(ranks, device);
 }
 
 void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors,

@@ -100,8 +100,10 @@ class DataParallel final : public GradientHooks {
 // sequences are compared.
 void check_same_start(Communicator& ranks, const RunConfig& config, const Mixture& training_data);
 
-// Lets all ranks sum products of BF16 numbers in the same way, where device.bf16_products leaves it
-// to each: by fma if their processors differ, and says so. Once the choices of GEMMs are restored.
+// Lets all ranks compute GEMMs in the same way. Call after they were reserved and those of a
+// checkpoint restored. On a CPU, where device.bf16_products leaves sums to each: by fma if their
+// processors differ, and says so. On a GPU by the algorithms of rank 0, which a checkpoint has, since
+// each rank has timed for itself.
 void agree_on_products(Communicator& ranks, Device& device);
 
 // Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold

@@ -230,6 +230,7 @@ class TrainingRun {
     for (const std::string& line : phase_lines(config(), device_, start_with("")))
       spdlog::info(line);
     trainer_->resume(checkpoint);
+    agree_on_products(ranks_, device_);
   }
   [[nodiscard]] RunStart start_with(const std::string& place) const {
     return {.config = options_.config,

@@ -1,5 +1,6 @@
 // Ranks on processors that sum products of BF16 numbers in different ways.
 #include <array>
+#include <map>
 #include <span>
 
 #include <gtest/gtest.h>
@@ -43,6 +44,50 @@ TEST(RanksProducts, StayWhatTheyAreWhereTheyAgree) {
   if (why_no_bf16_products(Bf16Products::kAvx512Bf16).empty()) {
     EXPECT_EQ(ranks_with_avx512({true, true, true}), 3);
   }
+}
+
+// Which algorithms a GPU's timings have chosen.
+class TimedGemm : public Gemm {
+ public:
+  void reserve(Allocator&, std::span<const GemmCall>) override {}
+  void run(const GemmCall&) override {}
+  [[nodiscard]] std::vector<GemmChoice> choices() const override {
+    std::vector<GemmChoice> all;
+    for (const auto& [key, algorithm] : chosen) all.push_back({key, algorithm});
+    return all;
+  }
+  void restore(std::span<const GemmChoice> choices) override {
+    for (const GemmChoice& choice : choices) chosen[choice.key] = choice.algorithm;
+  }
+  std::map<std::string, std::string> chosen;
+};
+
+class TimedGpu : public Device {
+ public:
+  [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
+  [[nodiscard]] std::string name() const override { return "GPU"; }
+  [[nodiscard]] std::string libraries() const override { return ""; }
+  [[nodiscard]] int64_t memory_bytes() const override { return 0; }
+  std::unique_ptr<Allocator> make_allocator() override { return nullptr; }
+  void download(const Tensor&, std::byte*) override {}
+  void upload(const std::byte*, const Tensor&) override {}
+  void synchronize() override {}
+  Gemm& gemm() override { return timed; }
+  Attention& attention() override { throw std::logic_error("no attention"); }
+  TimedGemm timed;
+};
+
+TEST(RanksProducts, OfGpusTakeTheAlgorithmsOfRank0) {
+  std::array<std::map<std::string, std::string>, 3> chosen;
+  RankThreads(3).run([&](Communicator& ranks) {
+    TimedGpu gpu;
+    gpu.timed.chosen["both \"quoted\""] = fmt::format("algorithm {}", ranks.rank());
+    if (ranks.rank() == 2) gpu.timed.chosen["rows of its own"] = "algorithm 2";
+    agree_on_products(ranks, gpu);
+    chosen[size_t(ranks.rank())] = gpu.timed.chosen;
+  });
+  for (const auto& of_rank : chosen) EXPECT_EQ(of_rank.at("both \"quoted\""), "algorithm 0");
+  EXPECT_EQ(chosen[2].at("rows of its own"), "algorithm 2");
 }
 
 }  // namespace
