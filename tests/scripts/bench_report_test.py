@@ -657,6 +657,16 @@ class GpuCheck(Place):
         (raw / "steps_60m.json").write_text(json.dumps([{"attention": one} for one in attention]))
         return gpu_check_report.attention_text(gpu_check_report.Raw(raw))
 
+    def test_figures_of_another_commit_are_not_shown_as_this_ones(self):
+        directory = self.path / "raw"
+        directory.mkdir()
+        (directory / "machine.txt").write_text("commit: new\n", encoding="utf-8")
+        (directory / "steps_60m.json").write_text("[]", encoding="utf-8")
+        for commit, found in (("new", []), ("old", None)):
+            log = f"command: x\ncommit: {commit}\n"
+            (directory / "steps_60m.log").write_text(log, encoding="utf-8")
+            self.assertEqual(gpu_check_report.Raw(directory).json("steps_60m"), found)
+
     def test_attention(self):
         raw = gpu_check_report.Raw(self.path / "raw")
         self.assertEqual(gpu_check_report.attention_text(raw), "not measured")

@@ -24,7 +24,9 @@ NOT_MEASURED = "not measured"
 
 
 class Raw:
-    """The files that the stages left, by name; nothing where a stage did not get so far."""
+    """The files that the stages left, by name; nothing where a stage did not get so far, or has
+    figures of another commit, which stay in the archive until it is measured again.
+    """
 
     def __init__(self, directory):
         self.directory = directory
@@ -38,7 +40,9 @@ class Raw:
 
     def json(self, name):
         path = self.directory / f"{name}.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        of = self.log(name).get("commit")
+        other = of is not None and of != self.machine.get("commit", of)
+        return json.loads(path.read_text()) if path.exists() and not other else None
 
     def log(self, name):
         """command, commit, date and exit status of a run."""
