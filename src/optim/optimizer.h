@@ -1,8 +1,8 @@
 // The optimizer of a run: applies the rule's step to all parameters, or to one rank's part of them.
 //
 // On one rank: Optimizer(config.optimizer, optimizer_options(config.precision, config.seed),
-// targets, device, allocator). Contradictory settings throw LogicError here; config/config_checks.cpp
-// reports them to users.
+// targets, device, allocator). Contradictory settings throw LogicError here;
+// config/config_checks.cpp reports them to users.
 //
 // With several ranks, each holds the states of its own update blocks, reads their gradients and
 // updates their weights; the caller then gathers the weights. Together the ranks' weights and

@@ -102,8 +102,8 @@ void check_same_start(Communicator& ranks, const RunConfig& config, const Mixtur
 
 // Lets all ranks compute GEMMs in the same way. Call after they were reserved and those of a
 // checkpoint restored. On a CPU, where device.bf16_products leaves sums to each: by fma if their
-// processors differ, and says so. On a GPU by the algorithms of rank 0, which a checkpoint has, since
-// each rank has timed for itself.
+// processors differ, and says so. On a GPU by the algorithms of rank 0, which a checkpoint has,
+// since each rank has timed for itself.
 void agree_on_products(Communicator& ranks, Device& device);
 
 // Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold

@@ -72,8 +72,8 @@ std::optional<TrainState> peek_at_state(FileSystem& fs, const RunConfig& config,
   return std::nullopt;
 }
 
-// Assigns the machine's GPUs to its ranks in order, starting at device.gpu. Where each rank sees one
-// GPU alone (CUDA_VISIBLE_DEVICES, Slurm's --gpus-per-task), that is its own.
+// Assigns the machine's GPUs to its ranks in order, starting at device.gpu. Where each rank sees
+// one GPU alone (CUDA_VISIBLE_DEVICES, Slurm's --gpus-per-task), that is its own.
 DeviceConfig device_of_rank(DeviceConfig device, const LaunchEnvironment& environment) {
   const bool sees_one = environment.local_size > 1 && no_cuda_device(int(device.gpu)).empty() &&
                         !no_cuda_device(int(device.gpu) + 1).empty();

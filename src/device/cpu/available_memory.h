@@ -8,8 +8,8 @@
 
 namespace mpt {
 
-// Bytes available without swapping, as the kernel reports them, or what the process's control groups
-// leave of them, as in a container or a Slurm job; all memory if the kernel reports nothing.
+// Bytes available without swapping, as the kernel reports them, or what the process's control
+// groups leave of them, as in a container or a Slurm job; all memory if the kernel reports nothing.
 int64_t available_memory();
 
 // What the control groups leave, the tightest of them; nothing if none has a limit. `groups`: the

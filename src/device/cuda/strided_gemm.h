@@ -43,8 +43,8 @@ class StridedGemm {
   StridedGemm& operator=(const StridedGemm&) = delete;
 
   // Enqueues the GEMMs; does nothing if count, m or n is 0. `workspace` must have the bytes
-  // of device memory that the constructor was given. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no
-  // algorithm or fails.
+  // of device memory that the constructor was given. Throws LogicError if shapes or types disagree,
+  // CudaError if cuBLASLt has no algorithm or fails.
   void run(const StridedGemmCall& call, void* workspace);
 
  private:
