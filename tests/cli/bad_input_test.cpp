@@ -217,7 +217,7 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
        {"optimizer.lr_multiplicative: 0.1 times optimizer.g_bound = 10", "e^0.25"}},
       {"projection wider than the matrix",
        fresh({"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=17"}),
-       {"optimizer.apollo_e_rank: 17 is more than the smaller side of a linear layer, 16"}},
+       {"optimizer.apollo_e_rank: 17 is more than the smallest side of a linear layer, 16"}},
       {"two warmups",
        fresh({"schedule.warmup_steps=1", "schedule.warmup_fraction=0.1"}),
        {"schedule.warmup_steps", "cannot be combined with schedule.warmup_fraction"}},
