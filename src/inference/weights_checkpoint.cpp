@@ -10,7 +10,6 @@
 #include "config/model_differences.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/io/directory_lock.h"
 #include "core/io/hash.h"
 #include "core/progress.h"
 #include "inference/loaded_model.h"
@@ -22,9 +21,9 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kWeightsOnly = "weights_only";
-constexpr std::array<std::string_view, 7> kFiles{
+constexpr std::array<std::string_view, 6> kFiles{
     kConfig,      kTokenizerFiles[0], kTokenizerFiles[1], kTokenizerFiles[2],
-    kRunManifest, kCheckpoints,       kLockFile};
+    kRunManifest, kCheckpoints};
 
 OutputDirectory output_of(const std::string& path, Overwrite overwrite) {
   return {.path = path,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/io/directory_lock.h"
 
 namespace mpt {
 namespace {
@@ -87,7 +88,8 @@ namespace {
 std::string foreign_file(FileSystem& fs, const std::string& directory,
                          const OutputDirectory& output) {
   for (const std::string& name : fs.list_directory(directory))
-    if (std::find(output.files.begin(), output.files.end(), name) == output.files.end())
+    if (name != kLockFile &&
+        std::find(output.files.begin(), output.files.end(), name) == output.files.end())
       return name;
   return "";
 }

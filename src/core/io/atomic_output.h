@@ -67,7 +67,7 @@ struct OutputDirectory {
 };
 
 // Throws Error if the path is empty, not a directory, or a directory that is not empty; with
-// Overwrite::kYes the directory may contain `files` and nothing else.
+// Overwrite::kYes the directory may contain `files`, a lock (directory_lock.h) and nothing else.
 void check_output(FileSystem& fs, const OutputDirectory& output);
 
 // Checks the output, calls `write` with the path of a new directory to fill, then moves it into
