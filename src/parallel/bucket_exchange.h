@@ -35,7 +35,7 @@ struct BucketSize {
 std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& size);
 
 // The update blocks of every parameter by rank: every bucket is cut evenly, except that matrices
-// that Apollo-E projects or Muon orthogonalizes stay whole.
+// that are projected or orthogonalized stay whole.
 Partition partition_of(const RunConfig& config, int64_t ranks);
 
 // Bytes that one rank sends in a step, counting every part once per rank that receives it.
