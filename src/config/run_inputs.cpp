@@ -22,8 +22,7 @@ void require_compute(const RunConfig& config, Backend backend) {
     if (phase.config.precision.compute == ComputeFormat::kTf32)
       throw error(
           "precision.compute: tf32 is not available on the CPU, which device.type = {} selects "
-          "here "
-          "and which computes in fp32; set precision.compute to fp32, or train on a GPU",
+          "here and which computes in fp32; set precision.compute to fp32, or train on a GPU",
           name_of(config.device.type));
 }
 
