@@ -74,13 +74,15 @@ TEST_P(GradientFormat, Bf16IsFp32RoundedOnce) {
   EXPECT_EQ(narrow.gradients(), want);
 }
 
-TEST_P(GradientFormat, TheContainerFollowsTheAdditions) {
+// GEMMs of FP32 weights write FP32 alone.
+TEST_P(GradientFormat, TheContainerFollowsStorageAndAdditions) {
   ModelBench narrow = bench(DType::kBF16), wide = bench(DType::kF32);
   const WeightStore& store = narrow.store();
   for (int64_t i = 0; i < int64_t(store.specs().size()); ++i) {
     const bool in_chunks =
         store.specs()[size_t(i)].kind == ParamKind::kHead && GetParam().chunk_rows > 0;
-    const bool gathered = GetParam().rows < golden_.batch.rows || in_chunks;
+    const bool gathered =
+        GetParam().storage == DType::kF32 || GetParam().rows < golden_.batch.rows || in_chunks;
     EXPECT_EQ(store.gradient(i).dtype, gathered ? DType::kF32 : DType::kBF16)
         << store.specs()[size_t(i)].name;
     EXPECT_EQ(store.rounded_later(i), gathered);
