@@ -20,7 +20,7 @@ class DoneAtOnce final : public CommStream {
     return 0;
   }
   void wait(Event /*event*/) override {}
-  void stop() override {}
+  void settle() override {}
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ Communicator::Communicator(std::unique_ptr<Transport> transport,
 Communicator::~Communicator() {
   if (device_ == nullptr) return;
   device_->guard_waits({});
-  comm_stream_->stop();
+  comm_stream_->settle();
 }
 
 std::string Communicator::name() const { return device_ == nullptr ? "" : transport_->name(); }

@@ -60,9 +60,8 @@ class Communicator {
 
   // The communication stream, for work that overlaps with computation.
   [[nodiscard]] CommStream& comm_stream() const { return *comm_stream_; }
-  // Drops communication work that has not started and waits for the rest; for shutdown after an
-  // error.
-  void stop() { comm_stream_->stop(); }
+  // CommStream::settle: before memory is freed that communication work uses.
+  void settle() { comm_stream_->settle(); }
 
   // Runs work on the communication stream, possibly on another thread: everything it uses must live
   // until it has run.

@@ -38,11 +38,18 @@ class ThreadCommStream final : public CommStream {
     return ++given_;
   }
 
-  void stop() override { join(); }
+  void settle() override {
+    std::unique_lock lock(mutex_);
+    if (!waiting_.empty() && !failure_)
+      failure_ = std::make_exception_ptr(LogicError("communication work was dropped"));
+    waiting_.clear();
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !running_; });
+  }
 
   void wait(Event event) override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= event || failure_ || stopping_; });
+    changed_.wait(lock, [&] { return done_ >= event || failure_; });
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -66,6 +73,7 @@ class ThreadCommStream final : public CommStream {
       const std::function<void()> work = std::move(waiting_.front());
       waiting_.pop_front();
       if (failure_) continue;
+      running_ = true;
       lock.unlock();
       std::exception_ptr failure;
       try {
@@ -74,8 +82,9 @@ class ThreadCommStream final : public CommStream {
         failure = std::current_exception();
       }
       lock.lock();
-      failure_ = failure;
+      running_ = false;
       if (!failure) ++done_;
+      if (!failure_) failure_ = failure;
       changed_.notify_all();
     }
   }
@@ -85,7 +94,7 @@ class ThreadCommStream final : public CommStream {
   std::deque<std::function<void()>> waiting_;
   Event given_ = 0, done_ = 0;
   std::exception_ptr failure_;
-  bool stopping_ = false;
+  bool running_ = false, stopping_ = false;
   std::thread thread_;
 };
 

@@ -54,9 +54,9 @@ class CommStream {
   // Makes later device work start after `event`. Throws what the work threw, and again at every
   // later call: a stream whose work failed runs no more.
   virtual void wait(Event event) = 0;
-  // Drops work that has not started and waits for the rest; for shutdown after an error. No work
-  // may be run afterwards.
-  virtual void stop() = 0;
+  // Waits until no work is running, so that memory it uses can be freed. Drops work that has not
+  // started, as after an error; a stream that dropped work runs no more, and wait() throws.
+  virtual void settle() = 0;
 
   // Within the stream's work: copies all bytes of `from`; both tensors must be contiguous and of
   // equal size.

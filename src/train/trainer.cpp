@@ -62,7 +62,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       spikes_(config.train) {}
 
 // Communication in progress on other threads uses memory that is about to be freed.
-Trainer::~Trainer() { ranks_.stop(); }
+Trainer::~Trainer() { ranks_.settle(); }
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);

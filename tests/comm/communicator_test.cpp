@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -82,7 +83,7 @@ TEST(OneRank, CallsReturnAtOnceOnTheSameThread) {
   const auto event = ranks.run([&](Transport&) { thread = std::this_thread::get_id(); });
   EXPECT_EQ(thread, std::this_thread::get_id());  // before wait()
   ranks.wait(event);
-  EXPECT_NO_THROW(ranks.stop());
+  EXPECT_NO_THROW(ranks.settle());
 }
 
 // No second stream or thread, no guard, no row in a profile.
@@ -218,16 +219,30 @@ TEST(SeveralRanks, AreToldWhyOneEnds) {
   EXPECT_NE(log.text().find("rank 1 of 3: the disk is full"), std::string::npos) << log.text();
 }
 
-// What was given and not yet begun is dropped; nothing of it runs when the communicator has gone.
-TEST(SeveralRanks, StopDropsWhatHasNotBegun) {
+// What was given and not yet begun is dropped, and nobody who waits for it goes on as if it had run.
+TEST(SeveralRanks, SettleDropsWhatHasNotBegun) {
   run_ranks(2, [](Transport& transport) {
+    Rank rank(transport);
+    std::promise<void> may_end;
     int runs = 0;
-    {
-      Rank rank(transport);
-      rank.ranks.stop();
-      rank.ranks.run([&](Transport&) { ++runs; });
-    }
+    rank.ranks.run([&](Transport&) { may_end.get_future().wait(); });
+    const auto dropped = rank.ranks.run([&](Transport&) { ++runs; });
+    std::thread settles([&] { rank.ranks.settle(); });
+    EXPECT_THROW(rank.ranks.wait(dropped), LogicError);
+    may_end.set_value();
+    settles.join();
+    EXPECT_THROW(rank.ranks.wait(rank.ranks.run([&](Transport&) { ++runs; })), LogicError);
     EXPECT_EQ(runs, 0);
+  });
+}
+
+TEST(SeveralRanks, WorkRunsAfterSettlingWhereNothingWasDropped) {
+  run_ranks(2, [](Transport& transport) {
+    Rank rank(transport);
+    for (int64_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(rank.ranks.gather_numbers(i + rank.ranks.rank()), std::vector<int64_t>({i, i + 1}));
+      rank.ranks.settle();
+    }
   });
 }
 

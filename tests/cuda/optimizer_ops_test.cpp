@@ -102,7 +102,7 @@ class WorkAtOnce final : public CommStream {
     return ++given_;
   }
   void wait(Event) override {}
-  void stop() override {}
+  void settle() override {}
 
  private:
   Event given_ = 0;

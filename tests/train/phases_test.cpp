@@ -24,21 +24,23 @@ TrainState state_of(const std::string& checkpoint) {
   return read_checkpoint_state(posix_file_system(), checkpoint);
 }
 
-// As the program trains: a trainer for each phase, from the first or from that of a checkpoint.
-void train_phases(int64_t ranks, const RunConfig& config, std::string from = "") {
+// As the program trains: each rank has a trainer for each phase, from the first or from that of a
+// checkpoint.
+void train_phases(int64_t ranks, const RunConfig& config, const std::string& from = "") {
   posix_file_system().create_directories(run_directory(config));
   const std::vector<RunPhase> phases = run_phases(config);
-  size_t phase = from.empty() ? 0 : phase_after(phases, state_of(from).step);
-  for (; phase < phases.size(); ++phase) {
-    on_ranks(config, ranks, [&](RankOfRun& rank) {
-      rank.ranks.or_abort([&] {
+  const size_t first = from.empty() ? 0 : phase_after(phases, state_of(from).step);
+  on_ranks(config, ranks, [&](RankOfRun& rank) {
+    rank.ranks.or_abort([&] {
+      std::string begin = from;
+      for (size_t phase = first; phase < phases.size(); ++phase) {
         Trainer trainer(config, *rank.device, posix_file_system(), rank.ranks, phase);
-        from.empty() ? trainer.initialize() : trainer.resume(from);
+        begin.empty() ? trainer.initialize() : trainer.resume(begin);
         EXPECT_TRUE(trainer.run());
-      });
+        begin = checkpoint_path(config, phases[phase].last_step);
+      }
     });
-    from = checkpoint_path(config, phases[phase].last_step);
-  }
+  });
 }
 
 class PhasesRun : public testing::Test {

@@ -65,7 +65,7 @@ class CudaCommStream final : public CommStream {
     const Event kept = std::max(event, given_ - kEvents + 1);
     check_cuda(cudaStreamWaitEvent(device_, event_of(kept), 0), "cudaStreamWaitEvent");
   }
-  void stop() override { cudaStreamSynchronize(side_.get()); }
+  void settle() override { cudaStreamSynchronize(side_.get()); }
   void copy(const Tensor& from, const Tensor& to) override {
     check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(),
           "copy of {} bytes to {}; both must be contiguous and of equal size", from.bytes(),
