@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "core/check.h"
 #include "core/io/directory_lock.h"
+#include "core/io/run_paths.h"
 #include "core/progress.h"
 
 namespace mpt {
@@ -109,13 +110,6 @@ std::string newest_good(FileSystem& fs, const std::string& directory,
   throw error("{}: no checkpoint is good; nothing is removed{}", directory, problems);
 }
 
-// The run's directory to lock; none if `directory` is not a run's checkpoints/.
-std::optional<std::string> run_of(const std::string& directory) {
-  const std::filesystem::path path = std::filesystem::weakly_canonical(directory);
-  if (path.filename() != kCheckpoints) return std::nullopt;
-  return path.parent_path().string();
-}
-
 void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
   if (step_of_checkpoint(name_in(path)) || fs.exists(in_directory(path, kStateName)))
     throw error(
@@ -175,8 +169,8 @@ PruneResult prune_checkpoints(FileSystem& fs, const PruneCommand& command) {
   check_is_no_checkpoint(fs, path);
   const std::string directory = directory_of_checkpoints(fs, path);
   std::optional<DirectoryLock> lock;
-  if (command.mode == PruneMode::kRemove)
-    if (const std::optional<std::string> run = run_of(directory)) lock.emplace(*run);
+  const std::string run = run_of_checkpoint(in_directory(directory, "any"));
+  if (command.mode == PruneMode::kRemove && !run.empty()) lock.emplace(run);
 
   CheckpointStore store(fs, directory, command.retention);
   const std::vector<CheckpointInfo> checkpoints = store.list();

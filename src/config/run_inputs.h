@@ -89,11 +89,6 @@ void keep_data_files(FileSystem& fs, const RunConfig& config);
 // Removes copies left by an earlier start of the run that failed before its first step.
 void remove_data_files(FileSystem& fs, const RunConfig& config);
 
-// The directory of the run that a checkpoint belongs to: "/a/runs/b" of
-// "/a/runs/b/checkpoints/step_00000001".
-// "" for a checkpoint that does not lie in a run.
-std::string run_of_checkpoint(const std::string& checkpoint);
-
 // config.data with relative file names resolved for the run of `checkpoint`. Names that do not
 // exist from the working directory are tried from the directory that the run was started in, if its
 // path reveals that ("/a" for "/a/runs/b" with output_dir = "runs"), and kept as they are

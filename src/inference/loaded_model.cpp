@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/io/run_paths.h"
 #include "core/progress.h"
 #include "data/manifest.h"
 #include "device/ops_registry.h"

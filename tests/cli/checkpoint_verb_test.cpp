@@ -161,6 +161,10 @@ TEST_F(CheckpointVerb, PruneNeverRemovesTheNewestGoodOne) {
 
 TEST_F(CheckpointVerb, PruneIsRefusedWhileTheRunIsTraining) {
   const DirectoryLock lock(directory_ / "run");
+  // On another disk, and under another name.
+  std::filesystem::rename(directory_ / "run/checkpoints", directory_ / "elsewhere");
+  std::filesystem::create_directory_symlink("../elsewhere", directory_ / "run/checkpoints");
+  std::filesystem::create_directory_symlink("run/checkpoints", directory_ / "latest");
   for (const char* place : {"run", "run/checkpoints", "run/../run/checkpoints/"}) {
     const ProgramResult result = run({"prune", place, "--keep-last", "1"});
     EXPECT_EQ(result.exit_code, 1);
