@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_saver.h"
 #include "core/check.h"
+#include "core/io/run_paths.h"
 
 namespace mpt {
 namespace {
@@ -82,8 +83,11 @@ void CheckpointStore::save(const TrainState& state, std::span<const NamedTensor>
 
 std::string CheckpointStore::prepare(int64_t step) {
   fs_.create_directories(directory_);
-  clear_leftovers();
   const std::string staging = staging_directory(step);
+  fs_.remove_tree(staging);
+  // What cannot be removed now is in no save's way.
+  for (const std::string& path : leftovers()) remove_quietly(fs_, path);
+  restore_replaced();
   try {
     fs_.create_directories(staging);
   } catch (...) {
@@ -134,8 +138,14 @@ std::vector<std::string> CheckpointStore::leftovers() const {
 
 void CheckpointStore::clear_leftovers() {
   for (const std::string& path : leftovers()) fs_.remove_tree(path);
+  restore_replaced();
+}
+
+// Those whose replacement was not committed.
+void CheckpointStore::restore_replaced() {
   for (const std::string& name : fs_.list_directory(directory_))
-    if (const std::optional<int64_t> replaced = step_of_name(name, kReplaced))
+    if (const std::optional<int64_t> replaced = step_of_name(name, kReplaced);
+        replaced && !fs_.exists(path_of(*replaced)))
       fs_.rename(directory_ + "/" + name, path_of(*replaced));
 }
 
@@ -164,9 +174,17 @@ void CheckpointStore::replace(const std::string& staging, const std::string& tar
 
 // Renames before deleting, so that a crash leaves no partial directory that looks committed.
 void CheckpointStore::remove(const std::vector<int64_t>& steps) {
-  if (steps.empty()) return;
+  mark_for_removal(steps);
+  remove_marked(steps);
+}
+
+void CheckpointStore::mark_for_removal(const std::vector<int64_t>& steps) {
   for (const int64_t step : steps)
     fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
+}
+
+void CheckpointStore::remove_marked(const std::vector<int64_t>& steps) {
+  if (steps.empty()) return;
   fs_.sync_directory(directory_);
   for (const int64_t step : steps) fs_.remove_tree(path_of(step) + std::string(kDeleting));
 }
@@ -181,10 +199,13 @@ void CheckpointStore::prune() {
     std::vector<int64_t> steps;
     for (const CheckpointInfo& info : list()) steps.push_back(info.step);
     std::vector<int64_t> pruned = steps_to_prune(steps, retention_);
-    const std::lock_guard lock(held_mutex_);
-    std::erase_if(pruned,
-                  [&](int64_t step) { return std::ranges::find(held_, step) != held_.end(); });
-    remove(pruned);
+    {
+      const std::lock_guard lock(held_mutex_);
+      std::erase_if(pruned,
+                    [&](int64_t step) { return std::ranges::find(held_, step) != held_.end(); });
+      mark_for_removal(pruned);
+    }
+    remove_marked(pruned);  // can take long; hold() does not wait for it
   } catch (const Error& failure) {
     spdlog::warn("old checkpoints could not be removed: {}", failure.what());
   }

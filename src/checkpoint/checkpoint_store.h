@@ -100,6 +100,9 @@ class CheckpointStore {
  private:
   void set_aside_after(int64_t step);
   void replace(const std::string& staging, const std::string& target);
+  void restore_replaced();
+  void mark_for_removal(const std::vector<int64_t>& steps);
+  void remove_marked(const std::vector<int64_t>& steps);
   void check_is_seen(const std::string& path, int64_t bytes) const;
 
   FileSystem& fs_;
@@ -109,8 +112,6 @@ class CheckpointStore {
   std::vector<int64_t> held_;
 };
 
-// In the directory of a run: the one that holds its checkpoints.
-inline constexpr const char* kCheckpoints = "checkpoints";
 // The directory that holds checkpoints: the path itself, or the one in a run's directory.
 std::string directory_of_checkpoints(FileSystem& fs, const std::string& path);
 

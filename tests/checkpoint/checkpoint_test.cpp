@@ -1,9 +1,11 @@
 // Checkpoints: round trips, retention, and what remains after a failure at any operation of a save.
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <random>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -278,6 +280,44 @@ TEST(Retention, ThatKeepsNothingIsAnError) {
   EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_last = 0}), "keep_last is 0", "at least 1");
   EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_last = -1}), "keep_last is -1");
   EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_every_steps = -5}), "keep_every_steps is -5");
+}
+
+// A directory may stay, as where another machine has a file in it open.
+TEST(Retention, WhatCannotBeRemovedIsInNoSavesWay) {
+  const TempDirectory directory(test::memory_directory());
+  FaultFileSystem busy(fs);
+  busy.before_removal([](const std::string& path) {
+    if (path.ends_with(".deleting")) throw error("{}: busy", path);
+  });
+  CheckpointStore store(busy, directory.path(), {.keep_last = 1});
+  const CapturedLog log;
+  for (const int64_t step : {10, 20, 30}) save(store, step, step);
+  EXPECT_EQ(steps_of(store), std::vector<int64_t>{30});
+  EXPECT_EQ(store.leftovers().size(), 2u);
+  EXPECT_TRUE(log.has("step_00000010.deleting: busy")) << log.text();
+  busy.before_removal({});
+  store.clear_leftovers();
+  EXPECT_TRUE(store.leftovers().empty());
+}
+
+// hold() is called after every step; removing a large checkpoint takes longer.
+TEST(Retention, HoldDoesNotWaitForARemoval) {
+  const TempDirectory directory(test::memory_directory());
+  FaultFileSystem slow(fs);
+  std::promise<void> removes, may_go_on;
+  slow.before_removal([&](const std::string& path) {
+    if (!path.ends_with(".deleting")) return;
+    removes.set_value();
+    may_go_on.get_future().wait();
+  });
+  CheckpointStore store(slow, directory.path(), {.keep_last = 1});
+  save(store, 10, 10);
+  std::thread saves([&] { save(store, 20, 20); });
+  removes.get_future().wait();
+  store.hold({20});
+  may_go_on.set_value();
+  saves.join();
+  EXPECT_EQ(steps_of(store), std::vector<int64_t>{20});
 }
 
 // --- failures at any operation of a save ---------------------------------------------------------

@@ -66,6 +66,11 @@ class FaultFileSystem final : public FileSystem {
     before_sync_ = std::move(call);
   }
 
+  // Called before a directory is removed, in the removing thread; may throw Error.
+  void before_removal(std::function<void(const std::string& path)> call) {
+    before_removal_ = std::move(call);
+  }
+
   // Removes entries not synced in their directory, and truncates files to their synced bytes.
   void drop_unsynced(UnsyncedRenames renames) {
     const std::lock_guard lock(mutex_);
@@ -139,6 +144,7 @@ class FaultFileSystem final : public FileSystem {
     entries_.erase(path);
   }
   void remove_directory(const std::string& path) override {
+    if (before_removal_) before_removal_(path);
     const std::lock_guard lock(mutex_);
     mutate();
     base_.remove_directory(path);
@@ -251,7 +257,7 @@ class FaultFileSystem final : public FileSystem {
   }
 
   FileSystem& base_;
-  std::function<void(const std::string&)> before_sync_;
+  std::function<void(const std::string&)> before_sync_, before_removal_;
   mutable std::mutex mutex_;
   int64_t mutations_ = 0;
   int64_t fail_at_ = 0;
