@@ -11,6 +11,7 @@
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/hash.h"
+#include "core/io/run_paths.h"
 #include "core/progress.h"
 #include "inference/loaded_model.h"
 #include "model/parameters.h"
@@ -117,6 +118,7 @@ RunConfig config_of_weights(const RunConfig& base, const WeightsConfig& wanted) 
   config.seed = base.seed;
   config.model = base.model;
   config.data = base.data;
+  config.data.phases.clear();  // of another length than one step
   config.batch = base.batch;
   config.eval = base.eval;
   config.precision = plain_precision(wanted.weights);

@@ -160,6 +160,18 @@ TEST_F(Convert, ItIsACheckpointOfStepZeroAndSaysWhereFrom) {
             (std::vector<std::string>{"checkpoints", "config.json"}));
 }
 
+// Of the source's data only what names its tokenizer matters here.
+TEST_F(Convert, TakesRunsWhoseMixtureChanges) {
+  RunConfig config = find_saved_weights(fs, source_).config;
+  config.data.train = {{.name = "a", .files = {"a.bin"}, .weight = 1},
+                       {.name = "b", .files = {"b.bin"}, .weight = 1}};
+  config.data.phases = {{.from = 0.3, .weights = {{"a", 1}}}, {.from = 0.4, .weights = {{"b", 1}}}};
+  const RunConfig made = config_of_weights(
+      config, {.output = directory_ / "out", .weights = WeightFormat::kF32, .overrides = {}});
+  EXPECT_EQ(made.data.train.size(), 2u);
+  EXPECT_TRUE(made.data.phases.empty());
+}
+
 // --- the mean of several -------------------------------------------------------------------------
 
 class Average : public Convert {
