@@ -17,10 +17,12 @@ void check_model(const SavedWeights& saved, const RunConfig& config) {
 }
 
 // Token ids of another tokenizer mean other pieces.
-void check_tokenizer(FileSystem& fs, const SavedWeights& saved, const RunConfig& config) {
+void check_tokenizer(const SavedWeights& saved, const RunConfig& config) {
   const std::string there = find_tokenizer(saved.config, "", saved.checkpoint).path,
                     here = tokenizer_of(config.data);
-  if (there.empty() || here.empty() || hash_file(fs, there) == hash_file(fs, here)) return;
+  if (there.empty() || here.empty() ||
+      read_tokenizer_file(there).bytes == read_tokenizer_file(here).bytes)
+    return;
   throw error(
       "train.init_from: the tokenizer of {} is {}, that of this run's data is {}, another one: its "
       "tokens are not those of the weights. Tokenize the data with the first",
@@ -37,7 +39,7 @@ std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& con
     if (!ranks.is_root()) return;
     const SavedWeights saved = find_saved_weights(fs, *config.train.init_from);
     check_model(saved, config);
-    check_tokenizer(fs, saved, config);
+    check_tokenizer(saved, config);
     verified = saved.checkpoint;
   });
   std::optional<SavedWeights> result;

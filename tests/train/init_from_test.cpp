@@ -154,6 +154,17 @@ TEST_F(InitFrom, WhatDoesNotChangeTheFunctionMayDiffer) {
   EXPECT_EQ(initial_weights(fs, config("none")), std::nullopt);
 }
 
+// The copy in a run holds the settings that lie beside the file as it is given.
+TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
+  const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken";
+  const std::string copy = read_tokenizer_file(file).bytes;
+  ASSERT_NE(copy, fs.read_file(file));
+  write_file_atomically(fs, source_ + "/tokenizer.tiktoken", bytes_of(copy));
+  EXPECT_NO_THROW(initial_weights(fs, started("same", {"data.tokenizer=" + file})));
+  expect_refused({"data.tokenizer=" MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json"},
+                 "another one");
+}
+
 TEST_F(InitFrom, WhatIsNoCheckpointIsRefused) {
   EXPECT_ERROR(static_cast<void>(initial_weights(fs, config("a", {"train.init_from=/nowhere"}))),
                "/nowhere: no such checkpoint or run directory");
