@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/io/file_system.h"
+#include "core/io/run_paths.h"
 #include "device/backends.h"
 
 namespace mpt {
@@ -73,12 +74,6 @@ WeightCodes weight_codes_of(const DeviceConfig& config, Backend backend) {
   return backend == Backend::kCuda ? WeightCodes::kOneLayer : WeightCodes::kAllLayers;
 }
 
-namespace {
-
-constexpr const char* kCheckpoints = "checkpoints";
-
-}  // namespace
-
 std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
 std::string checkpoint_directory(const RunConfig& config) {
   return in_directory(run_directory(config), kCheckpoints);
@@ -96,9 +91,11 @@ bool has_metrics(FileSystem& fs, const RunConfig& config) {
 
 namespace {
 
+// Of the tokenizer that the config names, or else of the first manifest: all data must have one.
 std::optional<std::string> tokenizer_hash(const RunConfig& config) {
-  const std::optional<Tokenizer> tokenizer = open_tokenizer(config);
-  return tokenizer ? std::optional(tokenizer->hash()) : std::nullopt;
+  if (const std::optional<Tokenizer> tokenizer = open_tokenizer(config)) return tokenizer->hash();
+  const std::optional<FoundManifest> found = manifest_of(config.data);
+  return found ? std::optional(found->manifest.tokenizer.hash) : std::nullopt;
 }
 
 std::string working_directory() { return std::filesystem::current_path().string(); }
@@ -275,14 +272,6 @@ void remove_data_files(FileSystem& fs, const RunConfig& config) {
   for (const char* const name : kTokenizerFiles)
     fs.remove_tree(in_directory(run_directory(config), name));
   fs.remove_tree(in_directory(run_directory(config), kRunManifest));
-}
-
-std::string run_of_checkpoint(const std::string& checkpoint) {
-  std::error_code failure;
-  const stdfs::path checkpoints =
-      stdfs::canonical(without_slashes(checkpoint), failure).parent_path();
-  return failure || checkpoints.filename() != kCheckpoints ? ""
-                                                           : checkpoints.parent_path().string();
 }
 
 DataConfig located_data(const RunConfig& config, const std::string& checkpoint) {

@@ -192,6 +192,30 @@ TEST_F(MixtureRun, EvaluatesEachSetAndAll) {
   EXPECT_FALSE(of_val.contains("val_bits_per_byte")) << "random ids have no text";
 }
 
+TEST_F(MixtureRun, OfTwoTokenizersIsRefused) {
+  const std::string text = path() + "/text.txt";
+  std::string words;
+  for (int i = 0; i < 400; ++i) words += fmt::format("kalo mi {} lo mika\n\n", i * 7919);
+  write_file_atomically(posix_file_system(), text, bytes_of(words));
+  std::string train;
+  for (const auto& [name, size] : {std::pair{"a", 270}, {"b", 280}}) {
+    TokenizerTrainingOptions training;
+    training.corpus.patterns = {text};
+    training.output = path() + "/" + name;
+    training.vocab_size = size;
+    TokenizeOptions options;
+    options.corpus.patterns = {text};
+    options.tokenizer = train_tokenizer(training).path;
+    options.output = path() + "/shards_" + name;
+    tokenize_corpus(options);
+    train += fmt::format(R"({}{{"name":"{}","files":"{}/train_*.bin","weight":1}})",
+                         train.empty() ? "" : ",", name, options.output);
+  }
+  const RunConfig config =
+      tiny_config(path(), "run", {"data.train=[" + train + "]", "model.vocab_size=280"});
+  EXPECT_ERROR(open_training_data(config), "shards_b/manifest.json: made with the tokenizer of");
+}
+
 // Text with characters of several bytes, of which the tokenizer knows none: each of its tokens but
 // the first is predicted.
 TEST_F(MixtureRun, TellsBitsPerByteOfTheText) {
