@@ -23,6 +23,7 @@ class Checker {
     check_samples();
     check_model();
     check_precision();
+    check_weight_codes();
     check_data();
     check_batch();
     check_length();
@@ -82,7 +83,7 @@ class Checker {
 
   [[nodiscard]] bool corpora_have_names() const {
     const std::vector<CorpusConfig>& corpora = config_.data.train;
-    return !corpora.empty() && corpora.front().as_texts() == nullptr;
+    return corpora.size() > 1 || (corpora.size() == 1 && corpora.front().as_texts() == nullptr);
   }
 
   void check_corpora() {
@@ -234,11 +235,19 @@ class Checker {
             "tf32 is not available on the CPU (device.type = {}{}), which computes in fp32; set "
             "precision.compute to fp32 or device.type to cuda",
             name_of(config_.device.type), at("device.type"));
-    require(config_.device.fp8_weight_codes == Fp8WeightCodes::kAuto ||
-                precision.compute == ComputeFormat::kFp8,
-            "device.fp8_weight_codes", "only with precision.compute = fp8; it is {}{}",
-            name_of(precision.compute), at("precision.compute"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
+  }
+
+  void check_weight_codes() {
+    const auto in_fp8 = [](const auto& part) {
+      return part.precision.compute == ComputeFormat::kFp8;
+    };
+    const std::vector<PhaseConfig>& phases = config_.phases;
+    require(config_.device.fp8_weight_codes == Fp8WeightCodes::kAuto ||
+                (phases.empty() ? in_fp8(config_) : std::ranges::any_of(phases, in_fp8)),
+            "device.fp8_weight_codes", "only with precision.compute = fp8; it is {}{}{}",
+            name_of(config_.precision.compute), at("precision.compute"),
+            phases.empty() ? "" : ", and no phase has fp8");
   }
 
   // Shape requirements of FP8 GEMMs.

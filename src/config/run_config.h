@@ -97,9 +97,11 @@ struct TrainConfig {
                {.minimum = 1,
                 .maximum = 1e9,
                 .doc = "length in optimizer steps; excludes tokens and chinchilla"});
-    v.optional(
-        "tokens", tokens,
-        {.minimum = 1, .maximum = 1e18, .doc = "length in tokens, rounded up to whole steps"});
+    v.optional("tokens", tokens,
+               {.minimum = 1,
+                .maximum = 1e18,
+                .doc = "length in tokens, rounded up to whole steps; where phases have steps of "
+                       "other sizes, to steps of their mean"});
     v.optional(
         "chinchilla", chinchilla,
         {.exclusive_minimum = 0,
@@ -174,7 +176,9 @@ struct EvalConfig {
     v.optional("every_steps", every_steps,
                {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
     v.optional("tokens", tokens,
-               {.minimum = 1, .maximum = 1e18, .doc = "maximum validation tokens per evaluation"});
+               {.minimum = 1,
+                .maximum = 1e18,
+                .doc = "maximum tokens of each validation set per evaluation"});
     v.optional("galore_batch_rows", galore_batch_rows,
                {.minimum = 0,
                 .maximum = 1 << 30,

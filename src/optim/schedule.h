@@ -9,6 +9,7 @@
 // docs/numerics.md "Learning-rate schedule".
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -49,9 +50,13 @@ struct ScheduleConfig {
     return std::llround(warmup_fraction.value_or(kDefaultWarmupFraction) *
                         static_cast<double>(total_steps));
   }
-  // Updates at the end of a run during which `wsd` decays, rounded to the nearest.
+  // Updates at the end of a run during which `wsd` decays, rounded to the nearest; one less where
+  // both fractions were rounded up and together make more than the run.
   [[nodiscard]] int64_t decay_updates(int64_t total_steps) const {
-    return std::llround(decay_fraction * static_cast<double>(total_steps));
+    const int64_t decay = std::llround(decay_fraction * static_cast<double>(total_steps)),
+                  left = total_steps - warmup_updates(total_steps);
+    const double both = warmup_fraction.value_or(kDefaultWarmupFraction) + decay_fraction;
+    return !warmup_steps && both <= 1 + 1e-12 ? std::min(decay, left) : decay;
   }
 
   template <class V>

@@ -722,6 +722,8 @@ const BadConfig kBadConfigs[] = {
     {R"("schedule": {"shape": "wsd", "warmup_fraction": 0.5, "decay_fraction": 0.6})",
      {"user.json:3: schedule.decay_fraction: 0.6 of 1000 steps is 600 steps of decay; with 500 of "
       "warmup"}},
+    {R"("data": {"train": [{"name": "", "files": "x", "weight": 1}, {"name": "b", "files": "y", "weight": 1}]})",
+     {"user.json:3: data.train: names may hold letters"}},
     {R"("train": {"tokens": 5})",
      {"train: exactly one of", "train.steps = 1000", "train.tokens = 5 ("}},
     {R"("train": {"init_from": ""})", {"user.json:3: train.init_from: must not be empty"}},
@@ -743,6 +745,17 @@ const BadConfig kBadConfigs[] = {
     {R"("seed": NaN)", {"user.json:3:"}},
     {R"("$schema": 1)", {"user.json:3: $schema: expected a string"}},
 };
+
+// One phase in FP8 is enough for a key that is of no use without.
+TEST_F(RunConfigTest, CodesOfWeightsMayBeThoseOfAPhase) {
+  const std::vector<std::string> codes{"device.fp8_weight_codes=one_layer"};
+  const auto with = [&](const std::string& phases) {
+    return load_run_config("nano_bf16.json", {codes[0], "phases=" + phases});
+  };
+  EXPECT_NO_THROW(with(R"([{"until": 0.5, "precision": {"compute": "fp8"}}, {"until": 1}])"));
+  EXPECT_ERROR(with(R"([{"until": 0.5}, {"until": 1}])"), "device.fp8_weight_codes: only with",
+               "no phase has fp8");
+}
 
 TEST_F(RunConfigTest, CodesOfWeightsAreKeptAsTheDeviceLikes) {
   DeviceConfig device;

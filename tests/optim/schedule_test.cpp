@@ -98,6 +98,16 @@ TEST(Schedule, WsdDecaysDuringItsLastPart) {
   EXPECT_EQ(schedule_factor(config, 550, 1000), 0.75);
 }
 
+// Both parts may have been rounded up.
+TEST(Schedule, WarmupAndDecayThatFillTheRunAreAsLongAsTheRun) {
+  ScheduleConfig config{.shape = ScheduleShape::kWsd, .decay_fraction = 0.5};
+  config.warmup_fraction = 0.5;
+  EXPECT_EQ(config.decay_updates(1001), 500);
+  EXPECT_EQ(config.decay_updates(1000), 500);
+  config.decay_fraction = 0.6;  // not a matter of rounding
+  EXPECT_EQ(config.decay_updates(1001), 601);
+}
+
 TEST(Schedule, OneMinusSqrtFallsFastAtFirst) {
   ScheduleConfig config = with_warmup(ScheduleShape::kWsd, 100);
   config.decay_fraction = 0.4;
