@@ -143,7 +143,8 @@ ChosenRows choose_rows_together(const RunConfig& config, Device& device, Communi
     return fixed > 0 ? ChosenRows{config} : automatic(config, ranks, memory, most);
   ChosenRows chosen{with_micro_batch(config, fixed), "as the checkpoint was saved"};
   if (config.eval.galore_batch_rows == 0)
-    chosen.config.eval.galore_batch_rows = recorded->galore_batch;
+    chosen.config.eval.galore_batch_rows =
+        recorded->galore_batch > 0 ? recorded->galore_batch : galore_batch_rows(config);
   return chosen;
 }
 

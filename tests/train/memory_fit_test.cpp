@@ -252,6 +252,26 @@ TEST(RecordedRowsOf, ANumberIsNoChangeFromTheZeroItStandsFor) {
   EXPECT_TRUE(log.has("batch.micro_batch_rows was 6, is now 3")) << log.text();
 }
 
+// A checkpoint knows val_loss_family's rows of the phase that saved it alone; another phase has its
+// own, as without an interruption.
+TEST(RecordedRowsOf, FamilyRowsAreThoseOfThePhase) {
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  const RunConfig run = tiny_config(
+      directory.path(), "phases",
+      {R"(phases=[{"until":0.5,"batch":{"seq_len":16,"tokens_per_step":96,"micro_batch_rows":0}},)"
+       R"({"until":1,"batch":{"seq_len":16,"tokens_per_step":192,"micro_batch_rows":0}}])"});
+  TrainState saved{.step = 6, .seed = run.seed, .config = resolved_json(run)};
+  saved.config["eval"]["galore_batch_rows"] = 6;
+  EXPECT_EQ(rows_of(saved, 0).galore_batch, 6);
+  const RecordedRows second = rows_of(saved, 1);
+  EXPECT_EQ(second.galore_batch, 0);
+  const auto device = make_cpu_device(1);
+  const ChosenRows chosen =
+      choose_rows_together(run_phases(run)[1].config, *device, Communicator::single(), {}, second);
+  EXPECT_EQ(chosen.config.eval.galore_batch_rows, 12);
+}
+
 TEST(RecordedRowsOf, AConfigThatIsNotValidHasNone) {
   TrainState saved;
   for (const nlohmann::json& bad : {nlohmann::json(3), nlohmann::json{{"name", 3}}}) {

@@ -114,7 +114,10 @@ RecordedRows rows_of(const TrainState& saved, size_t phase) {
   const std::optional<RunConfig> config = saved_config(saved);
   if (!config) return {};
   const std::vector<RunPhase> phases = run_phases(*config);
-  return phase < phases.size() ? rows_of(phases[phase].config) : RecordedRows{};
+  if (phase >= phases.size()) return {};
+  RecordedRows rows = rows_of(phases[phase].config);
+  if (phase != phase_after(phases, saved.step - 1)) rows.galore_batch = 0;
+  return rows;
 }
 
 bool left_evaluation(const TrainState& saved) { return extra_of(saved, kEvaluationLeft) == true; }
