@@ -175,7 +175,8 @@ TimeEstimate measured_estimate(const RunConfig& config, Device& device, int64_t 
   const bool sharded = config.distributed.sharding == Sharding::kOptimizer;
   const double seconds_per_step =
                    flops_per_step(config) / rate + speed.update_seconds / (sharded ? devices : 1),
-               evaluated = double(evaluations(config)) * double(config.eval.tokens),
+               evaluated = double(evaluations(config)) * double(config.data.validation.size()) *
+                           double(config.eval.tokens),
                evaluation =
                    evaluated * flops_per_token(config.model, config.batch.seq_len) / 3 / rate;
   return {.seconds = double(total_steps(config)) * seconds_per_step + evaluation,
