@@ -329,6 +329,14 @@ struct Desk {
     v.section("pen", pen, "what writes");
   }
 };
+struct Box {
+  std::vector<Pen> pens{};
+
+  template <class V>
+  void fields(V& v) {
+    v.required("pens", pens);
+  }
+};
 
 Desk desk(JsonDocument document) {
   Desk result;
@@ -357,6 +365,22 @@ TEST(JsonFields, FormerNamesAreRead) {
       desk(JsonDocument::of_value(Json::parse(R"({"pen": {"fill": "ink", "tint": "red"}})"), "f")));
   EXPECT_ERROR(desk(JsonDocument::of_value(Json::parse(R"({"pen": 1})"), "f")),
                "f: pen: expected a section");
+}
+
+TEST(JsonFields, FormerNamesAreReadInLists) {
+  JsonDocument document =
+      JsonDocument::of_value(Json::parse(R"({"pens": [{"fill": "ink", "colour": "red", "width": 1},
+                               {"fill": "ink", "tint": "green", "thickness": 4}]})"),
+                             "f");
+  Box box;
+  Problems problems;
+  use_present_names(document, box);
+  FieldReader::read(document, box, problems);
+  throw_problems(problems);
+  ASSERT_EQ(box.pens.size(), 2u);
+  EXPECT_EQ(box.pens[0].width, 1);
+  EXPECT_EQ(box.pens[1].width, 4);
+  EXPECT_EQ(std::get<0>(box.pens[1].fill).colour, Colour::kGreen);
 }
 
 // Whichever name it has, what was written above counts; messages name the place.

@@ -107,6 +107,14 @@ class FormerNames {
     if (!info.former.empty())
       document_.rename(join_key_path(path_, info.former), join_key_path(path_, key));
   }
+  template <HasFields S>
+  void required(const char* key, std::vector<S>&, const FieldInfo& = {}) {
+    const std::string list = join_key_path(path_, key);
+    for (size_t i = 0; i < document_.length_of(list); ++i) {
+      S item{};
+      use_present_names(document_, item, join_key_path(list, std::to_string(i)));
+    }
+  }
   template <class T>
   void optional(const char* key, T& member, const FieldInfo& info = {}) {
     required(key, member, info);

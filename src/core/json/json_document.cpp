@@ -1,6 +1,7 @@
 #include "core/json/json_document.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -53,6 +54,18 @@ std::vector<std::string> split_key_path(std::string_view path, std::string_view 
   if (std::ssize(keys) > kMaxJsonDepth)
     throw error("--set {}: deeper than {} levels", assignment, kMaxJsonDepth);
   return keys;
+}
+
+// The value of a key of an object, or at a place of a list; null if there is none.
+Json* child_of(Json& value, std::string_view key) {
+  if (value.is_object()) {
+    const auto found = value.find(std::string(key));
+    return found == value.end() ? nullptr : &*found;
+  }
+  size_t place = 0;
+  const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), place);
+  const bool is_place = value.is_array() && failure == std::errc() && end == key.end();
+  return is_place && place < value.size() ? &value[place] : nullptr;
 }
 
 }  // namespace
@@ -223,15 +236,25 @@ void JsonDocument::inherit(std::string_view list, std::string_view key) {
   }
 }
 
-Json* JsonDocument::section_of(std::string_view key_path) {
-  Json* section = &root_;
-  for (size_t begin = 0, dot; (dot = key_path.find('.', begin)) != std::string_view::npos;
-       begin = dot + 1) {
-    const auto found = section->find(std::string(key_path.substr(begin, dot - begin)));
-    if (found == section->end() || !found->is_object()) return nullptr;
-    section = &*found;
+Json* JsonDocument::find(std::string_view key_path) {
+  Json* value = &root_;
+  for (size_t begin = 0, dot = 0; dot != std::string_view::npos; begin = dot + 1) {
+    dot = key_path.find('.', begin);
+    value = child_of(*value, key_path.substr(begin, dot - begin));
+    if (value == nullptr) return nullptr;
   }
-  return section;
+  return value;
+}
+
+size_t JsonDocument::length_of(std::string_view list) {
+  const Json* const found = find(list);
+  return found != nullptr && found->is_array() ? found->size() : 0;
+}
+
+Json* JsonDocument::section_of(std::string_view key_path) {
+  const size_t dot = key_path.rfind('.');
+  Json* const section = dot == std::string_view::npos ? &root_ : find(key_path.substr(0, dot));
+  return section != nullptr && section->is_object() ? section : nullptr;
 }
 
 void JsonDocument::rename(std::string_view former, std::string_view present) {

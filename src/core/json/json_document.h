@@ -37,6 +37,9 @@ class JsonDocument {
   // naming both places.
   void rename(std::string_view former, std::string_view present);
 
+  // Elements of the list at a key path; 0 if there is no list.
+  [[nodiscard]] size_t length_of(std::string_view list);
+
   // Gives every object of a list that has no value of `key` the value of that key of the document,
   // with its places. `list` and `key` are at the top level.
   void inherit(std::string_view list, std::string_view key);
@@ -59,6 +62,8 @@ class JsonDocument {
   };
   using Sources = std::map<std::string, Source, std::less<>>;
   void merge(const Json& value, Sources sources);
+  // Null if there is no such value. Elements of lists have their number as key.
+  Json* find(std::string_view key_path);
   // The section that contains the key; null if there is none.
   Json* section_of(std::string_view key_path);
 
