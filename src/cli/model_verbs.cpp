@@ -241,12 +241,13 @@ void add_export(CLI::App& program) {
   add_choice(*verb, "--type", options.type, "matrices of a GGUF file: " + all_names<MatrixType>());
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
+  CLI::Option* bos = verb->add_flag(
+      "--bos", command->bos, "configure the tokenizer to prepend BOS [as in the run's data]");
   verb->add_flag_callback(
           "--no-tokenizer", [command] { command->with_tokenizer = false; },
           "export only the weights")
-      ->excludes(tokenizer);
-  verb->add_flag("--bos", command->bos,
-                 "configure the tokenizer to prepend BOS [as in the run's data]");
+      ->excludes(tokenizer)
+      ->excludes(bos);
   verb->add_flag("--overwrite", command->overwrite, "replace an earlier export");
   verb->callback([command] { run_export(*command); });
 }

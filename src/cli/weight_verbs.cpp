@@ -64,11 +64,12 @@ void add_import(CLI::App& program) {
           fmt::format("format to store weights in: {} [bf16 if all are BF16, else fp32]",
                       all_names<WeightFormat>()))
       ->type_name("NAME");
-  add_texts(*verb, "--set", options->overrides, kSetHelp);
+  add_texts(*verb, "--set", options->overrides, kSetHelp)->allow_extra_args(false);
   add_count(*verb, "--seq-len", options->seq_len, {.least = 1, .most = 1 << 20},
             "tokens of context [max_position_embeddings]");
   add_texts(*verb, "--ignore", options->ignored,
-            "key of config.json that changes nothing of what the model computes; may be repeated");
+            "key of config.json that changes nothing of what the model computes; may be repeated")
+      ->allow_extra_args(false);
   verb->add_flag_callback(
       "--no-tokenizer", [options] { options->tokenizer = ImportTokenizer::kLeave; },
       "do not copy the tokenizer");
@@ -100,7 +101,7 @@ void add_convert(CLI::App& program) {
              "format to store weights in: " + all_names<WeightFormat>())
       ->required()
       ->default_str("");
-  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp);
+  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp)->allow_extra_args(false);
   verb->callback([options] {
     write_output(
         summary_of(options->wanted.output, convert_checkpoint(posix_file_system(), *options)));
@@ -136,7 +137,7 @@ void add_average(CLI::App& checkpoint) {
   add_output(*verb, options->wanted.output, options->overwrite);
   add_choice(*verb, "--weights", options->wanted.weights,
              "format to store weights in: " + all_names<WeightFormat>());
-  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp);
+  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp)->allow_extra_args(false);
   verb->callback([options] {
     write_output(
         summary_of(options->wanted.output, average_checkpoints(posix_file_system(), *options)));

@@ -50,8 +50,8 @@ TEST_F(WeightVerbs, AnExportComesBack) {
 }
 
 TEST_F(WeightVerbs, ConvertWritesAnotherFormat) {
-  const std::string said = run({"convert", "runs/tiny", "--output", "narrow", "--weights",
-                                "block_fp8", "--set", "precision.fp8_block_size=32"});
+  const std::string said = run({"convert", "--output", "narrow", "--weights", "block_fp8", "--set",
+                                "precision.fp8_block_size=32", "runs/tiny"});
   EXPECT_TRUE(has(said, "checkpoint       runs/tiny/checkpoints/step_00000004, step 4\n")) << said;
   EXPECT_TRUE(has(said, "weights          block_fp8, ")) << said;
   EXPECT_TRUE(has(said, " changed by rounding, ")) << said;
