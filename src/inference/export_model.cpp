@@ -77,7 +77,7 @@ void add_quantization(ordered_json& config, const RunConfig& run) {
   const WeightEncoding encoding = linear_encoding(run.precision);
   if (encoding.format == WeightFormat::kBlockFp8 && encoding.fp8_scale_mode == Fp8ScaleMode::kFp16)
     config["torch_dtype"] = "float32";
-  config["quantization_config"] = quantization_config(encoding, run.model.tie_word_embeddings);
+  config["quantization_config"] = quantization_config(encoding);
 }
 
 enum class TokenizerJson : uint8_t { kWritten, kNone };

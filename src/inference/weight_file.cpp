@@ -153,7 +153,7 @@ std::vector<FileTensor> code_file(const WeightStore& weights, const std::string&
   return tensors;
 }
 
-ordered_json quantization_config(const WeightEncoding& encoding, bool tied) {
+ordered_json quantization_config(const WeightEncoding& encoding) {
   const CodeLayout layout = required_layout(encoding, "the checkpoint");
   ordered_json weights{{"num_bits", layout.bits},
                        {"type", "float"},
@@ -167,12 +167,9 @@ ordered_json quantization_config(const WeightEncoding& encoding, bool tied) {
                            {"input_activations", nullptr},
                            {"output_activations", nullptr},
                            {"format", layout.format}};
-  return {{"quant_method", "compressed-tensors"},
-          {"format", layout.format},
-          {"quantization_status", "compressed"},
-          {"config_groups", {{"group_0", group}}},
-          {"ignore", tied ? ordered_json::array() : ordered_json::array({"lm_head"})},
-          {"kv_cache_scheme", nullptr},
+  return {{"quant_method", "compressed-tensors"},       {"format", layout.format},
+          {"quantization_status", "compressed"},        {"config_groups", {{"group_0", group}}},
+          {"ignore", ordered_json::array({"lm_head"})}, {"kv_cache_scheme", nullptr},
           {"global_compression_ratio", nullptr}};
 }
 

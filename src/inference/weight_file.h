@@ -28,8 +28,9 @@ std::vector<FileTensor> decoded_file(const WeightStore& weights);
 // hold to the bit; `what` is the checkpoint.
 std::vector<FileTensor> code_file(const WeightStore& weights, const std::string& what);
 
-// How a reader decodes code_file(): `quantization_config` of config.json.
-nlohmann::ordered_json quantization_config(const WeightEncoding& encoding, bool tied);
+// How a reader decodes code_file(): `quantization_config` of config.json. To readers a tied head is
+// a linear layer too, one without codes.
+nlohmann::ordered_json quantization_config(const WeightEncoding& encoding);
 
 void write_weight_file(FileSystem& fs, const std::string& path, Device& device,
                        const std::vector<FileTensor>& tensors);

@@ -121,6 +121,12 @@ TEST(ExportCodes, ConfigSaysHowToDecode) {
     const ScaledExport exported({.linears = kCases[i].linears});
     return config_of(exported.run("codes", kCodes));
   };
+  // transformers makes a linear layer of a tied head too.
+  ScaledModel tied{.linears = kCases[0].linears};
+  tied.model.tie_word_embeddings = true;
+  EXPECT_EQ(
+      config_of(ScaledExport(tied).run("codes", kCodes)).at("quantization_config").at("ignore"),
+      json::array({"lm_head"}));
   const json quantization = config(0).at("quantization_config");
   EXPECT_EQ(quantization.at("quant_method"), "compressed-tensors");
   EXPECT_EQ(quantization.at("format"), "nvfp4-pack-quantized");
