@@ -150,7 +150,7 @@ MixtureOrder MixtureOrder::continuing(const MixtureOrder& former, int64_t rows) 
       former.segments_.begin(),
       former.segments_.begin() + std::ptrdiff_t(former.segment_of(rows - 1)) + 1);
   const size_t now = segment_of(rows);
-  if (segments_[now].shares != segments.back().shares)
+  if (segments_[now].first_row == rows || segments_[now].shares != segments.back().shares)
     segments.push_back({rows, segments_[now].shares});
   segments.insert(segments.end(), segments_.begin() + std::ptrdiff_t(now) + 1, segments_.end());
   return MixtureOrder(std::move(segments));

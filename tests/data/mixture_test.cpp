@@ -118,6 +118,10 @@ TEST(MixtureOrder, ThatIsContinuedKeepsWhatWasRead) {
   EXPECT_EQ(order_of(third).continuing(former, 700), MixtureOrder({{0, even}, {700, third}}));
   EXPECT_EQ(order_of(third).continuing(former, 2700),
             MixtureOrder({{0, even}, {2000, mostly_a}, {2700, third}}));
+  EXPECT_EQ(former.continuing(former, 2000), former);
+  // A phase with the shares of the one before it begins its own cycle, also where it is resumed.
+  const MixtureOrder alike({{0, even}, {2000, even}});
+  EXPECT_EQ(alike.continuing(alike, 2000), alike);
   // The end of a phase moved: no cycle begins anew at row 700.
   EXPECT_EQ(MixtureOrder({{0, even}, {3000, mostly_a}}).continuing(former, 700),
             MixtureOrder({{0, even}, {3000, mostly_a}}));
