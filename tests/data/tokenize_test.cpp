@@ -239,6 +239,10 @@ TEST(Tokenize, AnotherTokenizerInTheDirectoryIsRefused) {
                    .vocab_size = 300});
   expect_error([&] { tokenize_corpus(options); }, {"tokenizer.model", "is not the tokenizer"});
   options.tokenizer = options.output + "/tokenizer.model";
+  const std::string other = options.output + "/tokenizer.json";
+  std::filesystem::copy(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json", other);
+  expect_error([&] { tokenize_corpus(options); }, {other, "is not the tokenizer"});
+  ASSERT_TRUE(std::filesystem::remove(other));
   EXPECT_EQ(tokenize_corpus(options).manifest.tokenizer.vocab_size, 300);
 }
 
@@ -442,6 +446,27 @@ TEST(InterruptedTokenize, GoesOnToTheSameBytesWhereverItStopped) {
   }
   EXPECT_GT(continued.size(), 4u) << "too few different places to go on from";
   EXPECT_LT(complete, 10);
+}
+
+// What a full disk can prevent comes before anything is moved to its place.
+TEST(InterruptedTokenize, GoesOnUnlessItsFilesWereBeingMoved) {
+  const std::string directory = fresh_directory();
+  const TokenizeOptions options = few_documents(directory);
+  tokenize_corpus(options);
+  const auto expected = files_in(options.output);
+  int64_t moving = 0;
+  for (int64_t n = 2;; ++n) {
+    SCOPED_TRACE(fmt::format("operation {}", n));
+    std::filesystem::remove_all(options.output);
+    if (!stop_at(n, options, test::Fault::kError)) break;
+    if (std::filesystem::exists(options.output + "/train_000000.bin")) {
+      ++moving;
+      continue;
+    }
+    tokenize_corpus(options);
+    EXPECT_TRUE(files_in(options.output) == expected);
+  }
+  EXPECT_LE(moving, std::ssize(expected));
 }
 
 TEST(InterruptedTokenize, OneThatIsAskedOtherwiseIsRefusedOrGivenUp) {

@@ -86,13 +86,15 @@ void make_directory(const std::string& path) {
 
 // Throws if the directory must not be written to.
 void check_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
-  const std::string copy = tokenizer_in(options.output);
-  if (!copy.empty() && !options.overwrite && Tokenizer::load(copy).hash() != tokenizer.hash())
-    throw error(
-        "{}: is not the tokenizer {}; choose another directory, or replace it with --overwrite",
-        copy, tokenizer.path());
+  if (options.overwrite) return;
+  for (const char* const name : kTokenizerFiles)
+    if (const std::string copy = in_directory(options.output, name);
+        fs::exists(copy) && Tokenizer::load(copy).hash() != tokenizer.hash())
+      throw error(
+          "{}: is not the tokenizer {}; choose another directory, or replace it with --overwrite",
+          copy, tokenizer.path());
   const std::vector<std::string> earlier = earlier_output(options.output);
-  if (!earlier.empty() && !options.overwrite)
+  if (!earlier.empty())
     throw error(
         "{}: contains {} of an earlier run; choose another directory, or replace it with "
         "--overwrite",
@@ -290,15 +292,13 @@ std::map<std::string, ManifestSplit> write_shards(const TokenizeOptions& options
   throw;
 }
 
-void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer,
-                    const Manifest& manifest, FileSystem& fs) {
-  for (const char* const name : kTokenizerFiles)  // those of another kind
-    if (const std::string copy = in_directory(options.output, name);
-        name != tokenizer.file_name() && fs.exists(copy))
-      fs.remove_file(copy);
-  write_file_atomically(fs, in_directory(options.output, tokenizer.file_name()),
+// All that a full disk can prevent comes before the shards are where the user looks for them.
+void publish(UnfinishedRun& unfinished, const Tokenizer& tokenizer, const Manifest& manifest,
+             FileSystem& fs) {
+  write_file_atomically(fs, in_directory(unfinished.path(), tokenizer.file_name()),
                         bytes_of(tokenizer.model_bytes()));
-  manifest.save(options.output + "/" + kManifestName, fs);
+  manifest.save(in_directory(unfinished.path(), kManifestName), fs);
+  unfinished.publish();
 }
 
 }  // namespace
@@ -329,8 +329,7 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
                                    .eos_id = tokenizer.eos_id()},
                      .splits = write_shards(options, tokenizer, corpus, splits, unfinished),
                      .options = manifest_options(options, tokenizer)};
-  unfinished.publish();
-  write_manifest(options, tokenizer, result.manifest, fs);
+  publish(unfinished, tokenizer, result.manifest, fs);
   result.corpus = corpus.stats();
   result.files = std::ssize(corpus.files());
   result.plain_text = corpus.has_plain_text();

@@ -9,6 +9,7 @@
 #include "core/json/json_parse.h"
 #include "core/text.h"
 #include "data/corpus/raw_input.h"
+#include "data/tokenizer.h"
 
 namespace mpt {
 namespace {
@@ -192,8 +193,18 @@ void UnfinishedRun::publish() {
   if (fs_.exists(manifest)) fs_.remove_file(manifest);
   for (const std::string& file : earlier_output(output_)) fs_.remove_file(file);
   for (const std::string& name : fs_.list_directory(path_))
-    if (is_own_file(name)) fs_.rename(in_directory(path_, name), in_directory(output_, name));
+    if (is_own_file(name) && name != kManifestName) move_to_output(name);
+  for (const char* const name : kTokenizerFiles)
+    if (fs_.exists(in_directory(path_, name)))
+      move_to_output(name);
+    else if (const std::string other = in_directory(output_, name); fs_.exists(other))
+      fs_.remove_file(other);
+  move_to_output(kManifestName);
   fs_.sync_directory(output_);
+}
+
+void UnfinishedRun::move_to_output(const std::string& name) {
+  fs_.rename(in_directory(path_, name), in_directory(output_, name));
 }
 
 }  // namespace mpt

@@ -61,6 +61,7 @@ class UnfinishedRun {
   // How the run that was found differs; empty if it does not.
   [[nodiscard]] std::string difference(const nlohmann::json& found) const;
   void find(Overwrite overwrite);
+  void move_to_output(const std::string& name);
 
   FileSystem& fs_;
   std::string output_;
