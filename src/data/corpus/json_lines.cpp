@@ -129,7 +129,8 @@ class JsonLinesReader final : public DocumentReader {
     if (piece != Piece::kPartial) return piece == Piece::kLine;
     do line_.clear();
     while (lines_.next_piece(line_, kMaxJsonLineBytes) == Piece::kPartial);
-    throw bad("the line is longer than {} MiB", kMaxJsonLineBytes >> 20);
+    throw bad("the line is longer than {} MiB, the most that is read of a JSON object",
+              kMaxJsonLineBytes >> 20);
   }
 
   std::string text_of_line() const {

@@ -1,5 +1,7 @@
 #include "data/corpus/parquet/page.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "data/corpus/parquet/compact_protocol.h"
 
@@ -110,8 +112,11 @@ ParquetPage read_parquet_page(std::string_view bytes) {
     }
   });
   page.header_bytes = std::ssize(bytes) - std::ssize(reader.rest());
-  checked(page.bytes, kMostPageBytes, "bytes");
   checked(page.packed_bytes, kMostPageBytes, "packed bytes");
+  checked(
+      page.bytes,
+      std::min(kMostPageBytes, std::max(kLargePageBytes, kMostRatioOfLarge * page.packed_bytes)),
+      "bytes");
   checked(page.values, kMostPageValues, "values");
   checked(page.repetition_bytes, page.bytes, "bytes of levels");
   checked(page.definition_bytes, page.bytes - page.repetition_bytes, "bytes of levels");

@@ -16,8 +16,11 @@ enum class ParquetEncoding : int {
   kRleDictionary = 8,
 };
 
-// Pages and dictionaries with more bytes, packed or unpacked, or more values are refused.
-inline constexpr int64_t kMostPageBytes = int64_t{1} << 28;
+// Pages and dictionaries with more bytes, packed or unpacked, or more values are refused, and those
+// of more than kLargePageBytes if they are packed more than kMostRatioOfLarge-fold.
+inline constexpr int64_t kMostPageBytes = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kLargePageBytes = int64_t{1} << 28;
+inline constexpr int64_t kMostRatioOfLarge = 64;
 inline constexpr int64_t kMostPageValues = int64_t{1} << 24;
 
 struct ParquetPage {
