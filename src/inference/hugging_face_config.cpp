@@ -38,7 +38,6 @@ constexpr auto kOnly = std::to_array<OnlyValue>({{"hidden_act", "\"silu\""},
                                                  {"attention_bias", "false"},
                                                  {"mlp_bias", "false"},
                                                  {"attention_dropout", "0"},
-                                                 {"pretraining_tp", "1"},
                                                  {"rope_interleaved", "false"},
                                                  {"partial_rotary_factor", "1"},
                                                  {"is_encoder_decoder", "false"},
@@ -46,7 +45,8 @@ constexpr auto kOnly = std::to_array<OnlyValue>({{"hidden_act", "\"silu\""},
 constexpr auto kOnlyOfQwen3 = std::to_array<OnlyValue>({{"use_sliding_window", "false"}});
 
 // Keys that change nothing of what the model computes. The types of weights are those of the files.
-constexpr auto kHarmless = std::to_array<std::string_view>({"bos_token_id",
+constexpr auto kHarmless = std::to_array<std::string_view>({"pretraining_tp",
+                                                            "bos_token_id",
                                                             "eos_token_id",
                                                             "pad_token_id",
                                                             "unk_token_id",

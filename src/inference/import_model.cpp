@@ -1,12 +1,20 @@
 #include "inference/import_model.h"
 
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/json/json_parse.h"
+#include "core/text.h"
 #include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer.h"
 #include "inference/hugging_face_config.h"
@@ -90,7 +98,8 @@ std::string token_name(const nlohmann::json& config, const char* key) {
   return name.is_string() ? name.get<std::string>() : "";
 }
 
-// tokenizer.json does not name EOS and may not name BOS.
+// tokenizer.json does not name EOS and may not name BOS, and a SentencePiece model does not have the
+// tokens that were added to it.
 void warn_of_names(const Tokenizer& tokenizer, const nlohmann::json& config) {
   const auto compare = [&](const char* key, int64_t id) {
     const std::string named = token_name(config, key),
@@ -103,6 +112,54 @@ void warn_of_names(const Tokenizer& tokenizer, const nlohmann::json& config) {
   compare("eos_token", tokenizer.eos_id());
 }
 
+// Tokens that files beside the tokenizer add to it, by id.
+std::map<int64_t, std::string> added_tokens(FileSystem& fs, const std::string& directory,
+                                            const nlohmann::json& config) {
+  std::map<int64_t, std::string> tokens;
+  const std::string older = in_directory(directory, "added_tokens.json");
+  if (fs.exists(older)) {
+    const nlohmann::json ids = parse_written_json(fs.read_file(older, kMaxJsonBytes), older);
+    if (ids.is_object())
+      for (const auto& [text, id] : ids.items())
+        if (id.is_number_integer()) tokens[id.get<int64_t>()] = text;
+  }
+  const nlohmann::json added = config.value("added_tokens_decoder", nlohmann::json());
+  if (added.is_object())
+    for (const auto& [number, token] : added.items())
+      if (int64_t id = 0;
+          std::from_chars(number.data(), number.data() + number.size(), id).ec == std::errc())
+        tokens[id] = token_name(added, number.c_str());
+  return tokens;
+}
+
+void warn_of_added_tokens(const Tokenizer& tokenizer, const std::map<int64_t, std::string>& added) {
+  constexpr size_t kMostNamed = 8;
+  std::vector<std::string> missing;
+  for (const auto& [id, text] : added)
+    if (const bool has_id = id >= 0 && id < tokenizer.vocab_size();
+        !text.empty() && (!has_id || tokenizer.id_to_piece(id) != text))
+      missing.push_back(text);
+  if (missing.empty()) return;
+  spdlog::warn("{}: lacks {} that files beside it add, and splits their text: {}{}",
+               tokenizer.path(), counted(std::ssize(missing), "token"),
+               fmt::join(std::span(missing).first(std::min(missing.size(), kMostNamed)), " "),
+               missing.size() > kMostNamed ? " ..." : "");
+}
+
+// A tiktoken file does not say how text is split; a tokenizer.json beside it does.
+std::string tokenizer_of_model(const std::string& directory) {
+  const std::string first = tokenizer_in(directory),
+                    json = in_directory(directory, "tokenizer.json");
+  if (first.empty() || first == json || !std::filesystem::exists(json)) return first;
+  try {
+    read_tokenizer_file(first);
+    return first;
+  } catch (const Error& defect) {
+    spdlog::info("{}; {} is taken", defect.what(), json);
+    return json;
+  }
+}
+
 struct FoundTokenizer {
   std::string path;  // "": none
   std::string note;  // what to know of it, in a line
@@ -112,11 +169,12 @@ FoundTokenizer tokenizer_to_copy(FileSystem& fs, const ImportOptions& options,
                                  const LlamaConfig& model) {
   if (options.tokenizer == ImportTokenizer::kLeave)
     return {"", "left out; generate needs --tokenizer"};
-  const std::string path = tokenizer_in(options.directory);
+  const std::string path = tokenizer_of_model(options.directory);
   if (path.empty()) return {"", "none in the directory; generate needs --tokenizer"};
   const Tokenizer tokenizer = checked_tokenizer(path, model);
   const nlohmann::json config = tokenizer_config(fs, options.directory);
-  if (tokenizer.subwords() != nullptr) warn_of_names(tokenizer, config);
+  warn_of_names(tokenizer, config);
+  warn_of_added_tokens(tokenizer, added_tokens(fs, options.directory, config));
   std::string note = tokenizer.file_name();
   if (prepends_bos(tokenizer, config))
     note += "; its texts begin with BOS: generate and export with --bos";

@@ -472,6 +472,30 @@ TEST_F(ImportedTokenizer, IsCopiedAndFound) {
   EXPECT_TRUE(file.path.starts_with(std::filesystem::canonical(output_).string())) << file.path;
 }
 
+const std::string kTwoPieces = R"({"model": {"type": "Unigram", "vocab": [["<s>", 0], ["</s>", 0]]},
+    "added_tokens": [{"id": 1, "content": "</s>", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": false, "special": true}],
+    "post_processor": {"type": "TemplateProcessing", "special_tokens": {"<s>": {"ids": [0]}},
+      "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}})";
+
+TEST_F(ImportedTokenizer, NamesAndTokensThatItDoesNotHaveAreTold) {
+  write_text("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "added_tokens_decoder":
+      {"1": {"content": "<s>"}, "5000": {"content": "<|im_end|>"}}})");
+  write_text("added_tokens.json", R"({"<|im_start|>": 5001, "</s>": 2})");
+  const CapturedLog log;
+  import();
+  EXPECT_TRUE(log.has("eos_token is '<|im_end|>'; here it is '</s>'")) << log.text();
+  EXPECT_TRUE(log.has("lacks 2 tokens that files beside it add")) << log.text();
+  EXPECT_TRUE(log.has("<|im_end|> <|im_start|>")) << log.text();
+}
+
+TEST_F(ImportedTokenizer, TokenizerJsonStandsForATiktokenFileWithoutSettings) {
+  write_text("tokenizer.model", "YQ== 0\nYg== 1\n");
+  EXPECT_ERROR(import(), "tokenizer.model", "a tiktoken file", "--no-tokenizer");
+  write_text("tokenizer.json", kTwoPieces);
+  EXPECT_TRUE(import().note.starts_with("tokenizer.json"));
+}
+
 TEST_F(ImportedTokenizer, OneThatDoesNotFitIsRefused) {
   write_text("tokenizer.model", "no SentencePiece");
   EXPECT_ERROR(import(), "tokenizer.model", "--no-tokenizer");
@@ -481,18 +505,13 @@ TEST_F(ImportedTokenizer, OneThatDoesNotFitIsRefused) {
 
 TEST_F(ImportedTokenizer, TokenizerJsonIsCopiedOrRefusedByItsKey) {
   fs.remove_file(source_ + "/tokenizer.model");
-  const std::string file = R"({"model": {"type": "Unigram", "vocab": [["<s>", 0], ["</s>", 0]]},
-    "added_tokens": [{"id": 1, "content": "</s>", "single_word": false, "lstrip": false,
-                      "rstrip": false, "normalized": false, "special": true}],
-    "post_processor": {"type": "TemplateProcessing", "special_tokens": {"<s>": {"ids": [0]}},
-      "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}})";
-  write_text("tokenizer.json", file);
+  write_text("tokenizer.json", kTwoPieces);
   write_text("tokenizer_config.json", R"({"eos_token": {"content": "<pad>"}})");
   CapturedLog log;
   const std::string note = import().note;
   EXPECT_TRUE(note.starts_with("tokenizer.json; its texts begin with BOS")) << note;
   EXPECT_TRUE(log.has("eos_token is '<pad>'; here it is '</s>'")) << log.text();
-  EXPECT_EQ(fs.read_file(output_ + "/tokenizer.json"), file);
+  EXPECT_EQ(fs.read_file(output_ + "/tokenizer.json"), kTwoPieces);
   write_text("tokenizer.json", "{}");
   fs.remove_tree(output_);
   EXPECT_ERROR(import(), "tokenizer.json: model: found null", "--no-tokenizer");
