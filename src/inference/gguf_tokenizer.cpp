@@ -116,15 +116,18 @@ void add_sentencepiece(GgufMetadata& metadata, const Tokenizer& tokenizer, int64
 // A way to split text into words that llama.cpp knows by name, and what goes with it there.
 struct KnownSplit {
   const char* name;
-  std::string_view regex;  // "": that of ByteLevel
+  std::string_view regex;  // "": that of ByteLevel; kDigits: each digit apart, then that
   bool whole_words;        // a word that is a token is not merged (ignore_merges)
 };
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array<KnownSplit, 3> kSplits{
-    {{"gpt-2", "", false}, {"llama-bpe", kLlama3, true}, {"qwen2", kQwen2, false}}};
+constexpr std::string_view kDigits = R"(\p{N})";
+constexpr std::array<KnownSplit, 4> kSplits{{{"gpt-2", "", false},
+                                             {"llama-bpe", kLlama3, true},
+                                             {"qwen2", kQwen2, false},
+                                             {"smollm", kDigits, false}}};
 
 using json = nlohmann::json;
 
@@ -133,11 +136,16 @@ bool is_byte_level(const json& step, bool splits) {
          step.value("use_regex", true) == splits;
 }
 
-// The regular expression of the words; "" for that of ByteLevel, nothing for any other way.
+// KnownSplit::regex of the words; nothing for any other way.
 std::optional<std::string> regex_of(const json& pre_tokenizer) {
   if (!pre_tokenizer.is_object()) return std::nullopt;
   if (is_byte_level(pre_tokenizer, true)) return "";
   const json steps = pre_tokenizer.value("pretokenizers", json::array());
+  const auto splits_digits = [](const json& step) {
+    return step.value("type", "") == "Digits" && step.value("individual_digits", false);
+  };
+  if (steps.size() == 2 && splits_digits(steps[0]) && is_byte_level(steps[1], true))
+    return std::string(kDigits);
   if (steps.size() != 2 || !is_byte_level(steps[1], false)) return std::nullopt;
   const json& split = steps[0];
   const bool isolated = split.value("type", "") == "Split" &&
@@ -165,8 +173,10 @@ const KnownSplit& checked_split(const Tokenizer& tokenizer, const json& file) {
   const KnownSplit* const split = known_split(file.value("pre_tokenizer", json()));
   const std::string normalizer = name_of_normalizer(file);
   if (model.value("type", "BPE") != "BPE" || split == nullptr)
-    refuse_other_ids(tokenizer,
-                     "it knows byte-level BPE with the words of GPT-2, Llama-3 or Qwen2 only");
+    throw error(
+        "{}: GGUF files written here name the words of byte-level BPE of GPT-2, Llama-3, Qwen2 or "
+        "SmolLM only; {}",
+        tokenizer.path(), kInstead);
   if (!normalizer.empty() && normalizer != "NFC")
     refuse_other_ids(tokenizer, fmt::format("the normalizer is {}; expected none", normalizer));
   if (model.value("ignore_merges", false) != split->whole_words)
@@ -241,6 +251,7 @@ void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t v
                   tokenizer.path(), name_of(tokenizer.kind()), kInstead);
   }
   // Without a BOS piece none is prepended, and any other stands for it, as in files of Qwen2.
+  if (prepend_bos) require_piece(tokenizer, "BOS", tokenizer.bos_id());
   const int64_t bos = tokenizer.bos_id() >= 0 ? tokenizer.bos_id() : tokenizer.eos_id();
   metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
   metadata.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokenizer.eos_id()));

@@ -254,6 +254,42 @@ TEST(ExportGguf, ByteLevelTokenizersHaveTheirKeys) {
   }
 }
 
+// A tokenizer with a part of its file replaced.
+Tokenizer changed_tokenizer(const std::string& name, const std::string& from,
+                            const std::string& to) {
+  const std::string path = MPT_SOURCE_DIR "/tests/golden/subword/" + name + ".json";
+  std::string text = posix_file_system().read_file(path);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  const TempDirectory directory;
+  const std::string changed = directory / "tokenizer.json";
+  write_file_atomically(posix_file_system(), changed, bytes_of(text.replace(at, from.size(), to)));
+  return Tokenizer::load(changed);
+}
+
+// SmolLM2 splits digits off, then words as GPT-2 does.
+TEST(ExportGguf, DigitsApartAreNamed) {
+  const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  const auto name_of_split = [&](const std::string& individual) {
+    const Tokenizer tokenizer =
+        changed_tokenizer("gpt2", R"("type": "ByteLevel",
+    "add_prefix_space": false,
+    "trim_offsets": true,
+    "use_regex": true)",
+                          R"("type": "Sequence", "pretokenizers": [
+        {"type": "Digits", "individual_digits": )" +
+                              individual + R"(}, {"type": "ByteLevel", "add_prefix_space": false,
+         "trim_offsets": true, "use_regex": true}])");
+    const TempDirectory directory;
+    const std::string path = directory / "model.gguf";
+    GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
+    writer.commit();
+    return GgufFile(path).metadata.at("tokenizer.ggml.pre");
+  };
+  EXPECT_EQ(name_of_split("true"), "smollm");
+  EXPECT_ERROR(name_of_split("false"), "SmolLM only", "--no-tokenizer");
+}
+
 TEST(ExportGguf, RotatedRowsOfAHead) {
   std::vector<int64_t> rows;
   for (int64_t row = 0; row < 16; ++row) rows.push_back(rotated_row(row, 8));
@@ -291,21 +327,10 @@ TEST(ExportGguf, TokenizersThatLlamaCppReadsDifferentlyAreRefused) {
   EXPECT_ERROR(run("bpe_squeezed.model"), "remove_extra_whitespaces");
 }
 
-// The tokenizer of Llama-3's form with a part of its file replaced.
-Tokenizer changed_tokenizer(const std::string& from, const std::string& to) {
-  const std::string path = MPT_SOURCE_DIR "/tests/golden/subword/llama3.json";
-  std::string text = posix_file_system().read_file(path);
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  const TempDirectory directory;
-  const std::string changed = directory / "tokenizer.json";
-  write_file_atomically(posix_file_system(), changed, bytes_of(text.replace(at, from.size(), to)));
-  return Tokenizer::load(changed);
-}
-
 TEST(ExportGguf, TheLineOfTheVersionIsNoMerge) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
-  const Tokenizer tokenizer = changed_tokenizer(R"("merges":[)", R"("merges":["#version: 0.2",)");
+  const Tokenizer tokenizer =
+      changed_tokenizer("llama3", R"("merges":[)", R"("merges":["#version: 0.2",)");
   const TempDirectory directory;
   const std::string path = directory / "model.gguf";
   GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
@@ -316,10 +341,10 @@ TEST(ExportGguf, TheLineOfTheVersionIsNoMerge) {
 TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   const auto refuse = [&](const std::string& from, const std::string& to, const std::string& part) {
-    const Tokenizer tokenizer = changed_tokenizer(from, to);
+    const Tokenizer tokenizer = changed_tokenizer("llama3", from, to);
     EXPECT_ERROR(gguf_metadata(config, &tokenizer, kGguf), part, "--no-tokenizer");
   };
-  refuse("{1,3}", "{1,4}", "words of GPT-2, Llama-3 or Qwen2");
+  refuse("{1,3}", "{1,4}", "words of byte-level BPE of GPT-2, Llama-3, Qwen2 or SmolLM only");
   refuse(R"("ignore_merges":true)", R"("ignore_merges":false)", "ignore_merges is false");
   refuse(R"("normalizer":null)", R"("normalizer":{"type":"NFD"})", "normalizer is NFD");
   const Tokenizer unigram = subword_tokenizer("unigram_bytes");
@@ -327,6 +352,14 @@ TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
   const Tokenizer tiktoken =
       Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken");
   EXPECT_ERROR(gguf_metadata(config, &tiktoken, kGguf), "tiktoken", "--no-tokenizer");
+}
+
+TEST(ExportGguf, ABosThatTheTokenizerLacksIsRefused) {
+  const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  const Tokenizer tokenizer = subword_tokenizer("gpt2");
+  ExportOptions with_bos = kGguf;
+  with_bos.prepend_bos = true;
+  EXPECT_ERROR(gguf_metadata(config, &tokenizer, with_bos), "has no BOS piece", "--no-tokenizer");
 }
 
 TEST(ExportGguf, ValuesBeyondF16AreNamed) {
