@@ -469,6 +469,12 @@ class Refusal(Tree):
         self.assertIn("290", result.stderr.splitlines()[-1])
         self.assert_as_wanted()
 
+    def test_a_tokenizer_of_another_kind(self):
+        tokenizer = SCRIPT.parents[1] / "tests/golden/subword/gpt2.json"
+        self.must(self.tree, self.output, "--tokenizer", tokenizer, "--shards", 1)
+        self.assertEqual((self.output / "tokenizer.json").read_bytes(), tokenizer.read_bytes())
+        self.assertFalse((self.output / "tokenizer.model").exists())
+
     def test_a_tokenizer_that_is_missing(self):
         self.fails(
             1,

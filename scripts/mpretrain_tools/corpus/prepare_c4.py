@@ -341,7 +341,8 @@ class Preparation:
                 last_line(lines, f"{self.options.program}: cannot be run (status {code})")
             )
         manifest = json.loads((self.work / "words/manifest.json").read_text(encoding="utf-8"))
-        (self.work / "words/tokenizer.model").replace(self.state / "tokenizer.model")
+        name = manifest["tokenizer"]["file"]
+        (self.work / "words" / name).replace(self.state / name)
         del manifest["options"]["patterns"]
         return {
             "format_version": manifest["format_version"],
@@ -624,8 +625,9 @@ class Preparation:
             sync_directory(self.output)
             for file in sorted(self.staged.iterdir()):
                 os.replace(file, self.output / file.name)
-            shutil.copyfile(self.state / "tokenizer.model", self.state / "tokenizer.tmp")
-            os.replace(self.state / "tokenizer.tmp", self.output / "tokenizer.model")
+            tokenizer = json.loads(text)["tokenizer"]["file"]
+            shutil.copyfile(self.state / tokenizer, self.state / "tokenizer.tmp")
+            os.replace(self.state / "tokenizer.tmp", self.output / tokenizer)
             sync_directory(self.output)
             write_whole(path, text)
         for name, split in json.loads(text)["splits"].items():
