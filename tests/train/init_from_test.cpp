@@ -157,12 +157,18 @@ TEST_F(InitFrom, WhatDoesNotChangeTheFunctionMayDiffer) {
 // The copy in a run holds the settings that lie beside the file as it is given.
 TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
   const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken";
-  const std::string copy = read_tokenizer_file(file).bytes;
+  const std::string copy = read_tokenizer_file(file).bytes, run = directory_ / "converted";
   ASSERT_NE(copy, fs.read_file(file));
-  write_file_atomically(fs, source_ + "/tokenizer.tiktoken", bytes_of(copy));
-  EXPECT_NO_THROW(initial_weights(fs, started("same", {"data.tokenizer=" + file})));
-  expect_refused({"data.tokenizer=" MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json"},
-                 "another one");
+  convert_checkpoint(fs,
+                     {.checkpoint = source_,
+                      .wanted = {.output = run, .weights = WeightFormat::kF32, .overrides = {}}});
+  write_file_atomically(fs, run + "/tokenizer.tiktoken", bytes_of(copy));
+  const auto begin = [&](const std::string& tokenizer) {
+    return initial_weights(
+        fs, config("begun", {"train.init_from=" + run, "data.tokenizer=" + tokenizer}));
+  };
+  EXPECT_NO_THROW(begin(file));
+  EXPECT_ERROR(begin(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json"), "another one");
 }
 
 TEST_F(InitFrom, WhatIsNoCheckpointIsRefused) {

@@ -261,7 +261,7 @@ TEST(RecordedRowsOf, FamilyRowsAreThoseOfThePhase) {
       directory.path(), "phases",
       {R"(phases=[{"until":0.5,"batch":{"seq_len":16,"tokens_per_step":96,"micro_batch_rows":0}},)"
        R"({"until":1,"batch":{"seq_len":16,"tokens_per_step":192,"micro_batch_rows":0}}])"});
-  TrainState saved{.step = 6, .seed = run.seed, .config = resolved_json(run)};
+  TrainState saved{.step = 6, .seed = run.seed, .config = resolved_json(run), .extra = {}};
   saved.config["eval"]["galore_batch_rows"] = 6;
   EXPECT_EQ(rows_of(saved, 0).galore_batch, 6);
   const RecordedRows second = rows_of(saved, 1);

@@ -198,7 +198,7 @@ TEST_F(MixtureRun, OfTwoTokenizersIsRefused) {
   for (int i = 0; i < 400; ++i) words += fmt::format("kalo mi {} lo mika\n\n", i * 7919);
   write_file_atomically(posix_file_system(), text, bytes_of(words));
   std::string train;
-  for (const auto& [name, size] : {std::pair{"a", 270}, {"b", 280}}) {
+  for (const auto& [name, size] : {std::pair{"a", 280}, {"b", 290}}) {
     TokenizerTrainingOptions training;
     training.corpus.patterns = {text};
     training.output = path() + "/" + name;
@@ -212,7 +212,7 @@ TEST_F(MixtureRun, OfTwoTokenizersIsRefused) {
                          train.empty() ? "" : ",", name, options.output);
   }
   const RunConfig config =
-      tiny_config(path(), "run", {"data.train=[" + train + "]", "model.vocab_size=280"});
+      tiny_config(path(), "run", {"data.train=[" + train + "]", "model.vocab_size=290"});
   EXPECT_ERROR(open_training_data(config), "shards_b/manifest.json: made with the tokenizer of");
 }
 
