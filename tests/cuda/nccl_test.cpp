@@ -130,6 +130,22 @@ TEST_F(NcclAlone, AFaultThatNcclReportsEndsTheWait) {
   fake_nccl::reset();
 }
 
+// The graph belongs to whoever is told of the failure: nobody could free it if they had to wait.
+TEST_F(NcclAlone, AFailureWaitsForNoGraph) {
+  fake_nccl::reset();
+  auto graph = device_->make_graph_capture();
+  const Tensor own = on_gpu({1});
+  for (int step = 1; step <= 3; ++step)
+    graph->run(
+        [&] { comm_stream_->wait(comm_stream_->run([&] { ranks_->all_reduce_max(own); })); });
+  ASSERT_TRUE(graph->replayed());
+  ranks_->abort("the disk is full");
+  EXPECT_ERROR(ranks_->barrier(), "the disk is full");
+  graph.reset();
+  ranks_.reset();
+  EXPECT_EQ(fake_nccl::aborted(), 1);
+}
+
 TEST_F(NcclAlone, GuardsEveryWaitForTheDevice) {
   int waits = 0;
   device_->guard_waits([&](const std::function<void()>& wait) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -41,9 +42,47 @@ constexpr auto kPollEvery = std::chrono::microseconds(20);
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 constexpr auto kEndTime = std::chrono::minutes(1);  // for a GPU to end aborted calls
 
+[[noreturn]] void exit_at_once(std::string_view why) {
+  spdlog::critical("{}, so this process exits", why);
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
 double seconds(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
+
+// Ends a communicator for good, on a thread of its own: ncclCommAbort() returns only when all graphs
+// that hold the communicator's calls are gone, and whoever owns these has to be told first.
+class CommAbort {
+ public:
+  CommAbort() = default;
+  // Ends the process if the GPU or a graph does not let go of the communicator.
+  ~CommAbort() {
+    if (!thread_.joinable()) return;
+    if (ended_.wait_for(kEndTime) != std::future_status::ready)
+      exit_at_once("NCCL did not abort its communicator");
+    thread_.join();
+  }
+  CommAbort(const CommAbort&) = delete;
+  CommAbort& operator=(const CommAbort&) = delete;
+
+  void begin(ncclComm_t comm) {
+    int device = 0;
+    cudaGetDevice(&device);
+    std::promise<void> ended;
+    ended_ = ended.get_future();
+    thread_ = std::thread([comm, device, ended = std::move(ended)]() mutable {
+      cudaSetDevice(device);
+      ncclCommAbort(comm);
+      ended.set_value();
+    });
+  }
+
+ private:
+  std::thread thread_;
+  std::future<void> ended_;
+};
 
 // Owns NCCL's communicator. Every call has a deadline, and a failure ends the communicator for
 // good. Never blocks within NCCL (ncclConfig_t::blocking = 0): calls proceed in the background and
@@ -82,6 +121,7 @@ class NcclHandle {
   bool watching_ = false, stopping_ = false;
   std::chrono::steady_clock::time_point watched_since_{};
   std::thread watcher_;
+  CommAbort abort_;
 };
 
 NcclHandle::NcclHandle(int64_t rank, int64_t size, const ncclUniqueId& id,
@@ -188,12 +228,8 @@ void NcclHandle::serve() {
   while (!stopping_) {
     if (!watching_ || !failure_.empty()) {
       const bool was_ended = watching_ && Clock::now() > watched_since_ + timeout_ + kEndTime;
-      if (was_ended) {
-        spdlog::critical("{}; the GPU did not abort its pending work, so this process exits",
-                         failure_);
-        std::fflush(nullptr);
-        std::_Exit(1);
-      }
+      if (was_ended)
+        exit_at_once(fmt::format("{}; the GPU did not abort its pending work", failure_));
       changed_.wait_for(lock, watching_ ? std::chrono::milliseconds(kLookEvery) : timeout_);
       continue;
     }
@@ -220,7 +256,7 @@ std::string NcclHandle::fault_while_waiting() const {
 
 void NcclHandle::abort_locked(const std::string& cause) {
   failure_ = fmt::format("rank {} of {}, NCCL: {}", rank_, size_, cause);
-  if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+  if (comm_ != nullptr) abort_.begin(std::exchange(comm_, nullptr));
 }
 
 void NcclHandle::throw_failure_locked() const {
@@ -403,6 +439,8 @@ std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environm
                                                const TransportOptions& options,
                                                std::unique_ptr<Transport> launched) {
   check(stream_of(options.stream) != nullptr, "NCCL needs a communication stream");
+  // Sums in switches (NVLS) are not the same in every call; a setting of the user's stands.
+  setenv("NCCL_ALGO", "^NVLS,NVLSTree", /*overwrite=*/0);
   ncclUniqueId id{};
   if (environment.rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&id, 1));

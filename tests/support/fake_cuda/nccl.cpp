@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -45,6 +47,7 @@ struct Meeting {
   explicit Meeting(size_t ranks) : calls(ranks), arrived(ranks) {}
   std::vector<std::optional<Call>> calls;
   std::vector<std::shared_ptr<Mark>> arrived;
+  std::vector<std::shared_ptr<void>> recorded;  // ncclComm::recorded of those that are captured
   std::shared_ptr<Mark> done = std::make_shared<Mark>();
 };
 
@@ -127,12 +130,19 @@ struct ncclComm {
   std::shared_ptr<World> world;
   int rank;
   int64_t calls = 0;
+  std::shared_ptr<void> recorded = std::make_shared<char>();  // shared by graphs with its calls
 };
 
 namespace {
 
 bool on_gpu(const void* pointer) {
   return fake_cuda::detail::place_of(pointer) == fake_cuda::detail::Place::kDevice;
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  return status == cudaStreamCaptureStatusActive;
 }
 
 ncclResult_t give(ncclComm_t comm, const Call& call, cudaStream_t stream) {
@@ -148,6 +158,7 @@ ncclResult_t give(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   for (const auto& other : meeting->calls)
     if (other && !other->agrees(call)) return ncclInvalidUsage;
   meeting->calls[size_t(comm->rank)] = call;
+  if (is_captured(stream)) meeting->recorded.push_back(comm->recorded);
   auto& arrived = meeting->arrived[size_t(comm->rank)];
   arrived = std::make_shared<Mark>();
   enqueue_item({.stream = stream, .reaches = arrived});
@@ -155,9 +166,10 @@ ncclResult_t give(ncclComm_t comm, const Call& call, cudaStream_t stream) {
                                [](const auto& m) { return m; });
   if (all) {
     for (const auto& mark : meeting->arrived) enqueue_item({.stream = stream, .after = mark});
-    enqueue_item({.stream = stream,
-                  .work = [m = meeting] { return carry_out(*m); },
-                  .reaches = meeting->done});
+    enqueue_item(
+        {.stream = stream,
+         .work = [m = meeting, recorded = std::move(meeting->recorded)] { return carry_out(*m); },
+         .reaches = meeting->done});
   }
   enqueue_item({.stream = stream, .after = meeting->done});
   return ncclSuccess;
@@ -224,8 +236,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
+// Returns when no graph holds a call of the communicator, as NCCL's does (commDestroySync).
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   ++state().aborted;
+  while (comm->recorded.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   delete comm;
   return ncclSuccess;
 }
