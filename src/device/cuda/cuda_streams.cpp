@@ -166,7 +166,8 @@ class CudaGraph final : public GraphCapture {
   }
   static Instance instance_of(CUgraph_st& graph) {
     cudaGraphExec_t instance = nullptr;
-    check_cuda(cudaGraphInstantiate(&instance, &graph, 0), "cudaGraphInstantiate");
+    check_cuda(cudaGraphInstantiate(&instance, &graph, cudaGraphInstantiateFlagUseNodePriority),
+               "cudaGraphInstantiate");
     return Instance(instance);
   }
 
