@@ -165,13 +165,17 @@ TEST(ExportCodes, CompressedTensorsAgrees) {
   const char* python = std::getenv("MPT_COMPRESSED_TENSORS_PYTHON");
   if (python == nullptr)
     GTEST_SKIP() << "MPT_COMPRESSED_TENSORS_PYTHON names no interpreter with compressed-tensors";
-  for (const auto& [name, linears] : kCases) {
-    const ScaledExport exported({.linears = linears});
-    const ProgramResult result = run_program({"-B", MPT_SOURCE_DIR "/tests/golden/check_codes.py",
-                                              exported.run("codes", kCodes), exported.run("hf")},
-                                             {.timeout_s = 300, .program = python});
-    EXPECT_EQ(result.exit_code, 0) << name << result.out << result.err;
-  }
+  for (const auto& [name, linears] : kCases)
+    for (const bool tied : {false, true}) {
+      ScaledModel model{.linears = linears};
+      model.model.tie_word_embeddings = tied;
+      const ScaledExport exported(model);
+      const ProgramResult result =
+          run_program({"-B", MPT_SOURCE_DIR "/tests/golden/check_codes.py", "--load",
+                       exported.run("codes", kCodes), exported.run("hf")},
+                      {.timeout_s = 300, .program = python});
+      EXPECT_EQ(result.exit_code, 0) << name << result.out << result.err;
+    }
 }
 
 }  // namespace
