@@ -98,8 +98,8 @@ std::string token_name(const nlohmann::json& config, const char* key) {
   return name.is_string() ? name.get<std::string>() : "";
 }
 
-// tokenizer.json does not name EOS and may not name BOS, and a SentencePiece model does not have the
-// tokens that were added to it.
+// tokenizer.json does not name EOS and may not name BOS, and a SentencePiece model does not have
+// the tokens that were added to it.
 void warn_of_names(const Tokenizer& tokenizer, const nlohmann::json& config) {
   const auto compare = [&](const char* key, int64_t id) {
     const std::string named = token_name(config, key),

@@ -52,8 +52,8 @@ double seconds(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// Ends a communicator for good, on a thread of its own: ncclCommAbort() returns only when all graphs
-// that hold the communicator's calls are gone, and whoever owns these has to be told first.
+// Ends a communicator for good, on a thread of its own: ncclCommAbort() returns only when all
+// graphs that hold the communicator's calls are gone, and whoever owns these has to be told first.
 class CommAbort {
  public:
   CommAbort() = default;
