@@ -226,13 +226,14 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
 }
 
 // Rank 0 lists the checkpoints, since other ranks may see a new directory late or not at all.
-std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks,
-                                                        int64_t last_step) const {
+std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks, int64_t last_step,
+                                                        int64_t after_step) const {
   std::string listed;
   ranks.together([&] {
     if (ranks.is_root())
       for (const CheckpointInfo& info : list())
-        if (info.step <= last_step) listed += fmt::format("{} {}\n", info.step, info.path);
+        if (info.step > after_step && info.step <= last_step)
+          listed += fmt::format("{} {}\n", info.step, info.path);
   });
   std::vector<std::string> lines = lines_of(ranks.gather_texts(listed).front());
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {

@@ -85,10 +85,20 @@ void Trainer::resume(const std::string& checkpoint) {
   check_corpora(former, checkpoint, *train_data_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
+  if (parent_directory(checkpoint) != parent_directory(checkpoints_.path_of(step_))) {
+    from_elsewhere_ = checkpoint;
+    step_from_elsewhere_ = step_;
+  }
   evaluation_left_ = left_evaluation(preview) && step_ > phases_[phase_].first_step;
   former_tokens_ = former.tokens;
   train_data_ = continued_data(former, preview.cursor, *train_data_);
   loader_.seek(train_data_, preview.cursor);
+}
+
+// Gradients of another number of rows have norms of another size.
+bool Trainer::begins_with_another_batch() const {
+  return phase_ > 0 && step_ == phases_[phase_].first_step &&
+         config_.batch.tokens_per_step != phases_[phase_ - 1].config.batch.tokens_per_step;
 }
 
 // Loads everything except the position in the data.
@@ -98,7 +108,8 @@ void Trainer::load(const std::string& checkpoint) {
   last_checkpoint_ = checkpoint;
   tokens_ = saved.tokens;
   skipped_ = saved_count(saved, checkpoint, kSkippedSteps);
-  spikes_.restore(extra_of(saved, kSpikes), checkpoint + ": extra." + kSpikes);
+  spikes_.restore(begins_with_another_batch() ? nlohmann::json() : extra_of(saved, kSpikes),
+                  checkpoint + ": extra." + kSpikes);
   init_from_ = saved.extra.value(kInitFrom, nlohmann::json());
 }
 
@@ -290,7 +301,8 @@ std::vector<SampleText> Trainer::samples_if_due() {
 void Trainer::make_evaluation_left(RunLogger* logger) {
   if (!evaluation_left_) return;
   evaluation_left_ = false;
-  const std::optional<ValidationResult> result = evaluation();
+  const std::optional<ValidationResult> result =
+      validation_data_.empty() ? std::nullopt : evaluation();
   const std::vector<SampleText> samples = samples_if_due();
   if (result && logger != nullptr) logger->add_evaluation(step_, *result, samples);
 }
@@ -370,7 +382,9 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
         "{}, after {} rollbacks without a new checkpoint (train.max_rollbacks). Saved checkpoints "
         "are untouched",
         trouble_of(record), config_.train.max_rollbacks);
-  const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_, last_saved_);
+  std::optional<std::string> checkpoint =
+      checkpoints_.latest_good(ranks_, last_saved_, step_from_elsewhere_);
+  if (!checkpoint && !from_elsewhere_.empty()) checkpoint = from_elsewhere_;
   if (!checkpoint)
     throw error("{}, and there is no checkpoint to roll back to ({}=rollback)", trouble_of(record),
                 record.spike ? "train.spike_policy" : "train.nonfinite_policy");

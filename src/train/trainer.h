@@ -82,6 +82,7 @@ class Trainer {
   [[nodiscard]] std::optional<ValidationResult> evaluation();
   [[nodiscard]] std::vector<SampleText> samples_if_due();
   void make_evaluation_left(RunLogger* logger);
+  [[nodiscard]] bool begins_with_another_batch() const;
   [[nodiscard]] bool spikes_are_left_out() const;
   void limit_step(const Batch& batch);
   void judge(StepRecord& record);
@@ -132,7 +133,11 @@ class Trainer {
   double seconds_ = 0;            // duration of the last step on the slowest rank
   int64_t last_saved_ = -1;       // step of the newest checkpoint, committed or in progress
   std::string last_checkpoint_;   // its path
-  nlohmann::json init_from_;      // where the weights of step 0 are from; null if they were drawn
+  // The checkpoint that was resumed, if it is not of this run's directory; what lies there up to its
+  // step is of another run.
+  std::string from_elsewhere_;
+  int64_t step_from_elsewhere_ = -1;
+  nlohmann::json init_from_;  // where the weights of step 0 are from; null if they were drawn
 };
 
 }  // namespace mpt

@@ -178,6 +178,22 @@ TEST_F(SpikeRun, IsRolledBackToAStepOfThisRun) {
   EXPECT_EQ(read_checkpoint_state(posix_file_system(), checkpoint_path(again, 20)).cursor, 6 * 25);
 }
 
+// Of another run's directory, whatever earlier steps are in its own.
+TEST_F(SpikeRun, IsRolledBackToTheCheckpointItBeganWith) {
+  const Overrides common{"checkpoint.every_steps=5", "train.spike_policy=warn"};
+  const RunConfig former = run("former", common);
+  Overrides five = common, back{"checkpoint.every_steps=5", "train.spike_policy=rollback"};
+  five.emplace_back("train.steps=5");
+  ASSERT_TRUE(posix_file_system().exists(checkpoint_path(run("branch", five), 5)));
+  for (const char* const name : {"branch", "empty"}) {
+    const RunConfig branch = run(name, back, checkpoint_path(former, 10));
+    const std::string lines = posix_file_system().read_file(metrics_path(branch));
+    EXPECT_NE(lines.find(R"({"event":"resume","step":10,"reason":"rollback from step 15"})"),
+              std::string::npos)
+        << name << lines;
+  }
+}
+
 // An evaluation that a signal left is made once, however often its checkpoint is loaded.
 TEST_F(SpikeRun, ARollbackLeavesNoEvaluation) {
   FileSystem& fs = posix_file_system();
