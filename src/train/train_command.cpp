@@ -211,7 +211,10 @@ class TrainingRun {
   }
   // Allocates memory and opens the data.
   void prepare() {
-    for (const ChosenRows& chosen : chosen_) require_memory(chosen, device_, ranks_, memory_);
+    for (const ChosenRows& chosen : chosen_) {
+      require_rows(chosen.config.batch, ranks_.size());
+      require_memory(chosen, device_, ranks_, memory_);
+    }
     trainer_.emplace(config(), device_, fs_, ranks_, phase_);
     check_same_start(ranks_, config(), trainer_->training_data());
   }

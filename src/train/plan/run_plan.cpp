@@ -68,7 +68,10 @@ class Planner {
     plan_.on_gpus = rows_on_gpus(config_, device_, ranks_);
     passes([&] { require_memory(chosen_, device_, ranks_, memory); });
     plan_later_phases(memory);
-    passes([&] { require_rows(config_.batch, ranks_.size()); });
+    passes([&] {
+      for (const RunPhase& phase : run_phases(config_))
+        require_rows(phase.config.batch, ranks_.size());
+    });
   }
 
   void plan_later_phases(const FreeMemory& memory) {

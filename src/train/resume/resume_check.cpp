@@ -114,9 +114,10 @@ RecordedRows rows_of(const TrainState& saved, size_t phase) {
   const std::optional<RunConfig> config = saved_config(saved);
   if (!config) return {};
   const std::vector<RunPhase> phases = run_phases(*config);
-  if (phase >= phases.size()) return {};
+  const size_t saving = phase_after(phases, saved.step - 1);
+  if (phase >= phases.size()) return rows_of(phases[saving].config);
   RecordedRows rows = rows_of(phases[phase].config);
-  if (phase != phase_after(phases, saved.step - 1)) rows.galore_batch = 0;
+  if (phase != saving) rows.galore_batch = 0;
   return rows;
 }
 

@@ -30,9 +30,9 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
 // The saved run's config; nothing if it is no longer valid.
 std::optional<RunConfig> saved_config(const TrainState& saved);
 
-// The rows of a saved run's batches in a phase, whole steps where its config names none; zeros if
-// that config is no longer valid or has no such phase. Its galore_batch is known of the phase that
-// saved alone, and otherwise 0.
+// The rows of a saved run's batches in a phase, whole steps where its config names none; of the
+// phase that saved if it has no such phase, and zeros if its config is no longer valid. Its
+// galore_batch is known of the phase that saved alone, and otherwise 0.
 RecordedRows rows_of(const TrainState& saved, size_t phase = 0);
 
 bool left_evaluation(const TrainState& saved);
