@@ -86,9 +86,9 @@ class CheckpointStore {
   // missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
-  // Path of the newest checkpoint, of a step after the one and up to the other, that verifies. Logs a warning with the
-  // defect of each newer one. Each rank verifies a share of the files; all get the same answer.
-  // Collective.
+  // Path of the newest checkpoint, of a step after the one and up to the other, that verifies. Logs
+  // a warning with the defect of each newer one. Each rank verifies a share of the files; all get
+  // the same answer. Collective.
   [[nodiscard]] std::optional<std::string> latest_good(
       Communicator& ranks = Communicator::single(),
       int64_t last_step = std::numeric_limits<int64_t>::max(), int64_t after_step = -1) const;

@@ -133,8 +133,8 @@ class Trainer {
   double seconds_ = 0;            // duration of the last step on the slowest rank
   int64_t last_saved_ = -1;       // step of the newest checkpoint, committed or in progress
   std::string last_checkpoint_;   // its path
-  // The checkpoint that was resumed, if it is not of this run's directory; what lies there up to its
-  // step is of another run.
+  // The checkpoint that was resumed, if it is not of this run's directory; what lies there up to
+  // its step is of another run.
   std::string from_elsewhere_;
   int64_t step_from_elsewhere_ = -1;
   nlohmann::json init_from_;  // where the weights of step 0 are from; null if they were drawn
