@@ -85,7 +85,7 @@ void Trainer::resume(const std::string& checkpoint) {
   check_corpora(former, checkpoint, *train_data_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
-  if (parent_directory(checkpoint) != parent_directory(checkpoints_.path_of(step_))) {
+  if (parent_directory(checkpoint) != checkpoint_directory(config_)) {
     from_elsewhere_ = checkpoint;
     step_from_elsewhere_ = step_;
   }

@@ -59,10 +59,8 @@ class CommAbort {
   CommAbort() = default;
   // Ends the process if the GPU or a graph does not let go of the communicator.
   ~CommAbort() {
-    if (!thread_.joinable()) return;
-    if (ended_.wait_for(kEndTime) != std::future_status::ready)
+    if (ended_.valid() && ended_.wait_for(kEndTime) != std::future_status::ready)
       exit_at_once("NCCL did not abort its communicator");
-    thread_.join();
   }
   CommAbort(const CommAbort&) = delete;
   CommAbort& operator=(const CommAbort&) = delete;
@@ -70,17 +68,13 @@ class CommAbort {
   void begin(ncclComm_t comm) {
     int device = 0;
     cudaGetDevice(&device);
-    std::promise<void> ended;
-    ended_ = ended.get_future();
-    thread_ = std::thread([comm, device, ended = std::move(ended)]() mutable {
+    ended_ = std::async(std::launch::async, [comm, device] {
       cudaSetDevice(device);
       ncclCommAbort(comm);
-      ended.set_value();
     });
   }
 
  private:
-  std::thread thread_;
   std::future<void> ended_;
 };
 
