@@ -168,6 +168,11 @@ TEST_F(ResumeRefused, WithAnotherStateFormat) {
   expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");
 }
 TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
+// A tensor's initial RMS is not known later.
+TEST_F(ResumeRefused, WithAnotherUnitOfTheBoundOnWeights) {
+  expect_refused({"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms"},
+                 "saved without a bound on weights in units of their initial RMS");
+}
 // Updates are counted from what is left of the steps.
 TEST_F(ResumeRefused, WithMoreSkippedStepsThanSteps) {
   TrainState saved = read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1));

@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/json/config_reader.h"
 #include "inference/weights_checkpoint.h"
+#include "optim/rule_list.h"
 #include "optim/schedule.h"
 
 namespace mpt {
@@ -142,6 +143,17 @@ void check_updates(const TrainState& saved, const std::string& checkpoint) {
         checkpoint, kSkippedSteps, skipped, kEarlierUpdates, earlier, saved.step);
 }
 
+// The initial RMS of tensors, the unit of such a bound, is stored with the optimizer's states.
+void check_bound(const std::string& checkpoint, const RunConfig& before, const RunConfig& config) {
+  const bool was = bounds_weights(before.optimizer.rule);
+  if (was == bounds_weights(config.optimizer.rule)) return;
+  throw error(
+      "{}: cannot be resumed: it was saved {} a bound on weights in units of their initial RMS. "
+      "Restore optimizer.clip_weight and optimizer.clip_weight_mode, or start a new run under "
+      "another name",
+      checkpoint, was ? "with" : "without");
+}
+
 }  // namespace
 
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
@@ -152,8 +164,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
   if (holds_weights_only(saved))
     throw error(
         "{}: cannot be resumed: it holds weights alone, without states of an optimizer. Start a "
-        "new "
-        "run from them with train.init_from",
+        "new run from them with train.init_from",
         checkpoint);
   check_updates(saved, checkpoint);
   const std::optional<RunConfig> saved_run = saved_config(saved);
@@ -181,6 +192,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
                 "resume: {} was {}, is now {}", key, text(before), text(now));
   }
+  if (saved_run) check_bound(checkpoint, *saved_run, config);
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
     throw error("{} is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,
