@@ -73,8 +73,9 @@ struct AdamConfig : AdditiveConfig {
     AdditiveConfig::fields(v);
     v.optional("beta1", beta1,
                {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the first moment"});
-    v.optional("beta2", beta2,
-               {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
+    v.optional(
+        "beta2", beta2,
+        {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments [0.98]"});
     v.optional("eps", eps,
                {.minimum = kMinPositiveReal,
                 .maximum = kMaxReal,

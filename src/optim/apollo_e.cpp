@@ -68,6 +68,7 @@ SharedFactors factors_of(const ProjectionCall& call) {
 
 Projections::Projections(Options options, Device& device, Allocator& allocator)
     : options_(options.projection),
+      rounding_(options.rounding),
       seed_(options.seed),
       device_(device),
       scalars_(allocator.pinned(kScratchMemory, DType::kU8, 1,
@@ -77,13 +78,14 @@ Projections::Projections(Options options, Device& device, Allocator& allocator)
 }
 
 void Projections::prepare(size_t index, const UpdateTarget& target, const TargetStates& states,
-                          int64_t t) {
+                          const StepScalars& step) {
   const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
-  scalars_.image<ProjectionScalars>()[index] = projection_scalars(*options_, t, shape);
-  if ((t - 1) % options_->gap != 0) return;
+  scalars_.image<ProjectionScalars>()[index] = projection_scalars(*options_, step.t, shape);
+  if ((step.t - 1) % options_->gap != 0) return;
+  const int64_t refresh = (step.update_of_run() - 1) / options_->gap;
   const std::vector<float> p = draw_projection({.seed = seed_,
                                                 .tensor = target.tensor_id,
-                                                .refresh = uint32_t((t - 1) / options_->gap),
+                                                .refresh = uint32_t(refresh),
                                                 .rank = options_->rank,
                                                 .depth = shape.depth});
   device_.upload(reinterpret_cast<const std::byte*>(p.data()), states.projection);
@@ -92,6 +94,8 @@ void Projections::prepare(size_t index, const UpdateTarget& target, const Target
 ProjectionCall Projections::call(size_t index, const UpdateTarget& target,
                                  const TargetStates& states, const StepControl* control) const {
   return {.weights = target.weights,
+          .rounding = rounding_,
+          .residuals = states.residuals,
           .gradient = target.gradient,
           .control = control,
           .projection = states.projection,

@@ -74,6 +74,8 @@ ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& sh
 
 struct ProjectionCall {
   EncodedTensor weights;
+  WeightRounding rounding;
+  Tensor residuals;  // of that rounding, if it keeps any
   Tensor gradient;
   const StepControl* control;  // in device memory
   Tensor projection;           // [r, d]
@@ -92,20 +94,23 @@ class Projections {
   // Scratch is sized for `own_shapes`, the targets updated here; scalars exist for every target.
   struct Options {
     std::optional<ProjectionOptions> projection;  // none: no target is projected
+    WeightRounding rounding;
     uint64_t seed;
     size_t targets;
     std::vector<MatrixShape> own_shapes;
   };
   Projections(Options options, Device& device, Allocator& allocator);
 
-  // Writes the scalars of step t to host memory, and uploads a new P when one is due.
-  void prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t);
+  // Writes the scalars of the step to host memory, and uploads a new P when one is due.
+  void prepare(size_t index, const UpdateTarget& target, const TargetStates& states,
+               const StepScalars& step);
   [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // send before the update
   [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target,
                                     const TargetStates& states, const StepControl* control) const;
 
  private:
   std::optional<ProjectionOptions> options_;
+  WeightRounding rounding_;
   uint64_t seed_;
   Device& device_;
   PinnedBuffer scalars_;  // [1, targets] of ProjectionScalars

@@ -117,6 +117,7 @@ std::vector<Tensor> Optimizer::gradients() const {
 
 Projections::Options Optimizer::projections() const {
   Projections::Options options{.projection = projection_options(config_.rule),
+                               .rounding = config_.weight_rounding,
                                .seed = options_.seed,
                                .targets = targets_.size(),
                                .own_shapes = {}};
@@ -256,8 +257,8 @@ void Optimizer::prepare(const StepScalars& scalars) {
     for (size_t k = 0; k < batch.targets.size(); ++k) {
       const size_t target = batch.targets[k];
       if (states_[target].projected())
-        projections_.prepare(target, targets_[target], states_[target], scalars.t);
-      batch.slots[k] = slot_of(target, scalars.t);
+        projections_.prepare(target, targets_[target], states_[target], scalars);
+      batch.slots[k] = slot_of(target, scalars.update_of_run());
     }
     batch.update->write_table(scalars, call_of(batch), update_table_.host + batch.table_offset);
   }
@@ -366,17 +367,17 @@ BatchStorage Optimizer::storage_of(size_t index) const {
           .errors = rounding_errors(config_)};
 }
 
-DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream,
+DitherSource Optimizer::dither(size_t target, int64_t update, RandomStream stream,
                                Rounding rounding) const {
   return {.rounding = rounding,
           .seed = options_.seed,
           .tensor = targets_[target].tensor_id,
-          .step = uint32_t(t),
+          .step = uint32_t(update),
           .stream = stream,
           .carry = config_.sr_saturate ? Carry::kSaturates : Carry::kToInfinity};
 }
 
-TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
+TensorSlot Optimizer::slot_of(size_t index, int64_t update) const {
   const UpdateTarget& target = targets_[index];
   const TargetStates& states = states_[index];
   // FP32 is stored unchanged and needs no random draws.
@@ -387,13 +388,13 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
                   .state_dithers = {},
                   .state_update = options_.state_update,
                   .gradient = target.gradient,
-                  .weight_dither = dither(index, t, kWeightRoundingStream,
+                  .weight_dither = dither(index, update, kWeightRoundingStream,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
                   .scalars = tensor_scalars(index),
                   .blocks = states.blocks,
                   .residuals = states.residuals};
   for (const StateInfo& info : states.infos)
-    slot.state_dithers.push_back(dither(index, t, info.rounding, options_.state_rounding));
+    slot.state_dithers.push_back(dither(index, update, info.rounding, options_.state_rounding));
   scales_.complete(index, slot);
   if (states.projected())
     slot.factors = factors_of(projections_.call(index, target, states, norm_.device_control()));

@@ -150,8 +150,8 @@ class Optimizer {
 
   [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
   [[nodiscard]] BatchStorage storage_of(size_t target) const;
-  [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t) const;
-  [[nodiscard]] DitherSource dither(size_t target, int64_t t, RandomStream stream,
+  [[nodiscard]] TensorSlot slot_of(size_t target, int64_t update) const;
+  [[nodiscard]] DitherSource dither(size_t target, int64_t update, RandomStream stream,
                                     Rounding rounding) const;
 
   OptimizerConfig config_;

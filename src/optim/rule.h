@@ -62,9 +62,13 @@ struct StateInfo {
 };
 
 struct StepScalars {
-  int64_t t = 0;            // optimizer step, from 1
+  int64_t t = 0;            // optimizer step, from 1: updates of the present moments
+  int64_t earlier = 0;      // updates of the run before those moments began
   double lr_factor = 1;     // factor of every rate, from the schedule
   float grad_scale = 1.0f;  // from clipping the global norm
+
+  // By which random numbers are drawn.
+  [[nodiscard]] int64_t update_of_run() const { return earlier + t; }
 };
 
 // Source of directions: moments per weight; for M+Adam's multiplicative branch a projected second

@@ -226,7 +226,9 @@ void Trainer::stage(const Batch& batch) {
 
 // Bias correction counts updates made; the schedule counts steps.
 StepScalars Trainer::scalars_of(const StepRecord& record) const {
-  return {.t = step_ - skipped_ - earlier_updates_, .lr_factor = record.lr_factor};
+  return {.t = step_ - skipped_ - earlier_updates_,
+          .earlier = earlier_updates_,
+          .lr_factor = record.lr_factor};
 }
 
 bool Trainer::counts_updates() const {
@@ -365,13 +367,17 @@ void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
   report_save(saver_.finish());  // that state precedes this step and is good
   if (remedy == Remedy::kRollBack) return roll_back(record, logger);
   const char* const key = record.spike ? "train.spike_policy" : "train.nonfinite_policy";
+  if (last_checkpoint_.empty())
+    throw error(
+        "{}, so the run stops here; nothing is saved. Start again with a lower learning rate, or "
+        "with --set {}=skip_step, which skips such steps",
+        trouble_of(record), key);
   throw error(
-      "{}, so the run stops here and the step changed no weight ({}). To continue, resume with "
-      "--set {}=skip_step, which skips such steps, or =rollback, which returns to the last "
-      "checkpoint and continues after their data; or start again with a lower learning rate",
-      trouble_of(record),
-      last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_,
-      key);
+      "{}, so the run stops here and the step changed no weight (the last checkpoint is {}). To "
+      "continue, resume with --set {}=skip_step, which skips such steps, or =rollback, which "
+      "returns to the last checkpoint and continues after their data; or start again with a lower "
+      "learning rate",
+      trouble_of(record), last_checkpoint_, key);
 }
 
 // Loads the last good checkpoint of this run but keeps the data position after the failed step.

@@ -214,6 +214,35 @@ TEST(ApolloE, ProjectionsAgreeWithFp64) {
   }
 }
 
+// The rule sees weights exact, and so does the projection: R of BF16 weights whose FP32 numbers are
+// kept is that of FP32 weights.
+TEST(ApolloE, ProjectsWhatTheRuleSees) {
+  const FlatConfig config = apollo_config(ApolloE::kChannel, 4);
+  for (const WeightRounding rounding : {WeightRounding::kRemainder, WeightRounding::kMaster}) {
+    OptimizerRun exact(fp32_setup(config), {{.rows = 40, .cols = 24}});
+    test::RunSetup setup = fp32_setup(config);
+    setup.config.weight_rounding = rounding;
+    setup.encoding = {.format = WeightFormat::kBF16};
+    OptimizerRun kept(setup, {{.rows = 40, .cols = 24}});
+    for (OptimizerRun* const run : {&exact, &kept}) {
+      Draws draws(6);
+      fill_tensor(run->weights(), [&](int64_t, int64_t) {
+        return rounded_to<bf16>(float(draws.signed_binades(-8, -4)));
+      });
+      run->optimizer().weights_initialized();
+    }
+    for (int64_t t = 1; t <= 3; ++t) {
+      for (OptimizerRun* const run : {&exact, &kept}) {
+        draw_gradient(*run, 30 + uint64_t(t));
+        run->step(t);
+      }
+      const Tensor v = exact.state("v_r/w0"), same = kept.state("v_r/w0");
+      for (int64_t i = 0; i < v.elements(); ++i)
+        ASSERT_EQ(same.as<float>()[i], v.as<float>()[i]) << name_of(rounding) << " at " << i;
+    }
+  }
+}
+
 // With one dimension a channel, |N| / |R| is 1 / (sqrt(V^) + eps_R), whatever R is.
 TEST(ApolloE, RankOneChannelFactorInClosedForm) {
   for (const MatrixShape shape : {MatrixShape{40, 24}, {24, 40}}) {

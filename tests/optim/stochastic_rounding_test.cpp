@@ -91,21 +91,23 @@ TEST(StochasticRounding, DrawsByLogicalCoordinates) {
   EXPECT_EQ(test::states_of(stochastic("madam"))[0].rounding, kVarianceRoundingStream);
 }
 
-// Another step or another seed draws other bits.
+// Another step or another seed draws other bits; new moments go on with the bits of the run.
 TEST(StochasticRounding, StepsAndSeedsDrawAnew) {
-  const auto result = [](uint64_t seed, int64_t t) {
+  const auto result = [](uint64_t seed, int64_t t, int64_t earlier = 0) {
     FlatConfig config = stochastic("adamw");
     config.bias_correction = false;  // so that the step enters in no other way
     OptimizerRun run(
         {.config = config, .options = {.seed = seed}, .encoding = {.format = WeightFormat::kBF16}},
         kTwoMatrices);
     fill(run);
-    run.step(t);
+    run.optimizer().step({.t = t, .earlier = earlier});
     return bits_of_tensor(run.weights());
   };
   EXPECT_EQ(result(1, 1), result(1, 1));
   EXPECT_NE(result(1, 1), result(1, 2));
   EXPECT_NE(result(1, 1), result(2, 1));
+  EXPECT_NE(result(1, 1), result(1, 1, 3));
+  EXPECT_EQ(result(1, 4), result(1, 1, 3));
 }
 
 struct Mean {

@@ -27,7 +27,7 @@ struct Lion : PlainRule {
                   .maximum = kMaxBelowOne,
                   .doc = "weight of the momentum in the update direction"});
       v.optional("beta2", beta2,
-                 {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the momentum"});
+                 {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the momentum [0.99]"});
     }
   };
 

@@ -35,8 +35,9 @@ struct Madam : PlainRule {
                  {.minimum = 0,
                   .maximum = kMaxReal,
                   .doc = "peak learning rate of the multiplicative step"});
-      v.optional("beta2", beta2,
-                 {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
+      v.optional(
+          "beta2", beta2,
+          {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments [0.98]"});
       v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
       v.optional("p_scale", p_scale,
                  {.exclusive_minimum = 0,

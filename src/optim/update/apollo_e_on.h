@@ -10,10 +10,11 @@
 
 namespace mpt {
 
-template <class WeightCodec>
+// Weights: a codec, or ExactWeights.
+template <class Weights>
 struct ExponentGradient {
   BlockGrid grid;
-  WeightCodec weights;
+  Weights weights;
   ElementCodec gradient;
   const StepControl* control;
   float* result;  // [rows, cols]

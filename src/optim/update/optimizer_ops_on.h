@@ -216,9 +216,9 @@ class OptimizerOpsOn : public OptimizerOps {
           call.projection.cols, call.second.rows, call.second.cols, grid.rows, grid.cols);
     const ProjectionScratch& scratch = call.scratch;
     float* const g = scratch.gradient.as<float>();
-    with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
-      exec_.blocks(grid.blocks(), ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient),
-                                                          call.control, g});
+    with_exact_weights(call, [&]<class Weights>(const Weights& weights) {
+      exec_.blocks(grid.blocks(), ExponentGradient<Weights>{
+                                      grid, weights, ElementCodec(call.gradient), call.control, g});
     });
     if (shape.axis == ChannelAxis::kRows)
       exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,
@@ -271,6 +271,28 @@ class OptimizerOpsOn : public OptimizerOps {
     check(batch != nullptr, "step {} of {}, which has {} steps", step, R::Config::kName,
           sizeof...(i));
     return batch;
+  }
+
+  // Calls f with what loads the weights as the rule sees them.
+  template <class F>
+  static void with_exact_weights(const ProjectionCall& call, const F& f) {
+    const auto kept = [&]<class Kept, class Codec>(std::type_identity<Kept>, const Codec& codec) {
+      f(ExactWeights<Codec, Kept>{
+          codec, {call.residuals.as<typename Kept::Code>(), call.residuals.stride}});
+    };
+    switch (call.rounding) {
+      case WeightRounding::kRemainder:
+        return kept(std::type_identity<Remainder>{}, codec_of<ElementCodec>(call.weights));
+      case WeightRounding::kUlpResidual:
+        return kept(std::type_identity<UlpResidual>{}, codec_of<ElementCodec>(call.weights));
+      case WeightRounding::kMaster:
+        return with_codec(call.weights,
+                          [&](const auto& codec) { kept(std::type_identity<Fp32Copy>{}, codec); });
+      case WeightRounding::kNearest:
+      case WeightRounding::kStochastic:
+      case WeightRounding::kKahan:
+        return with_codec(call.weights, f);
+    }
   }
 
   void project_columns(const ProjectionCall& call, const ProjectionShape& shape) {

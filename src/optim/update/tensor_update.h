@@ -269,7 +269,24 @@ struct FeedbackUpdate : TensorUpdate<S, WeightCodec> {
   }
 };
 
-// Weights of which Kept keeps what rounding loses; the rule sees them exact.
+// Weights as a rule sees them, of which Kept keeps what rounding loses.
+template <class WeightCodec, class Kept>
+struct ExactWeights {
+  WeightCodec weights;
+  KeptCodes<typename Kept::Code> kept;
+
+  template <class G>
+  MPT_HD void load(G group, BlockSpan span, float (&w)[LanePart<G>::kSize]) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    weights.load(group, span, w);
+    typename Kept::Code codes[kPart];
+    kept.load(group, span, codes);
+#pragma unroll
+    for (int k = 0; k < kPart; ++k) w[k] = Kept::exact(w[k], codes[k]);
+  }
+};
+
+// The update of such weights.
 template <class S, class WeightCodec, class Kept>
 struct KeptUpdate {
   using Step = S;
@@ -313,11 +330,7 @@ struct KeptUpdate {
   // Weights exact, the rest as it is stored.
   template <class G, int kPart>
   MPT_HD void load(G group, BlockSpan span, RegisterBlock<Step, kPart>& values) const {
-    values.load(weights, in, group, span);
-    Code codes[kPart];
-    kept.load(group, span, codes);
-#pragma unroll
-    for (int k = 0; k < kPart; ++k) values.w[k] = Kept::exact(values.w[k], codes[k]);
+    values.load(ExactWeights<WeightCodec, Kept>{weights, kept}, in, group, span);
   }
 
  private:
