@@ -158,6 +158,21 @@ TEST_P(SdpaPlans, NoneForOneToken) {
             "the backward pass needs more than one token");
 }
 
+// A group that begins within the statistics must begin at a multiple of 16 bytes.
+TEST(SdpaGroups, BeginWhereCudnnExpectsIt) {
+  const AttentionShape odd{
+      .batch = 1024, .seq_len = 1023, .heads = 9, .key_value_heads = 9, .head_dim = 64};
+  ASSERT_GT(attention_groups(odd, kOn).count, 1);
+  AttentionShape one = odd, even = odd;
+  one.batch = 1;
+  even.heads = even.key_value_heads = 8;
+  EXPECT_EQ(CudnnAttention(nullptr).objection(odd, DType::kBF16),
+            "several groups of sequences need heads times tokens to be a multiple of 4, not 9 x "
+            "1023");
+  for (const AttentionShape& shape : {one, even})
+    EXPECT_EQ(CudnnAttention(nullptr).objection(shape, DType::kBF16), std::nullopt);
+}
+
 INSTANTIATE_TEST_SUITE_P(On, SdpaPlans, testing::ValuesIn(test::kPublishedGpus),
                          [](const auto& gpu) { return fmt::format("sm{}", gpu.param.capability); });
 

@@ -147,7 +147,13 @@ std::vector<SdpaKey> CudnnAttention::keys_for(const AttentionShape& s,
 
 std::optional<std::string> CudnnAttention::objection(const AttentionShape& shape, DType storage) {
   if (auto found = general_objection(shape, storage)) return found;
-  if (stream_ == nullptr || shape.empty()) return std::nullopt;
+  if (shape.empty()) return std::nullopt;
+  // A later group's statistics begin within the tensor; cuDNN is told of an alignment of 16 bytes.
+  if (attention_groups(shape, deterministic_).count > 1 && shape.heads * shape.seq_len % 4 != 0)
+    return fmt::format(
+        "several groups of sequences need heads times tokens to be a multiple of 4, not {} x {}",
+        shape.heads, shape.seq_len);
+  if (stream_ == nullptr) return std::nullopt;
   for (const SdpaKey& key : keys_for(shape, deterministic_))
     if (library().find(key) == nullptr) return library().refused.at(key);
   return std::nullopt;
