@@ -163,6 +163,21 @@ nlohmann::ordered_json checkpoints_json(const std::vector<CheckpointSummary>& ch
   return list;
 }
 
+std::string set_aside_note(FileSystem& fs, const std::string& path) {
+  const CheckpointStore store(fs, directory_of_checkpoints(fs, without_slashes(path)), {});
+  const std::vector<std::string> paths = store.set_aside();
+  if (paths.empty()) return "";
+  int64_t bytes = 0;
+  std::string names;
+  for (const std::string& one : paths) {
+    bytes += bytes_below(fs, one);
+    names += "\n  " + one;
+  }
+  return fmt::format(
+      "set aside, since the run went back behind them ({}); remove them by hand:{}\n",
+      format_bytes(double(bytes)), names);
+}
+
 PruneResult prune_checkpoints(FileSystem& fs, const PruneCommand& command) {
   const std::string path = without_slashes(command.path);
   if (!fs.is_directory(path)) throw error("{}: no such directory", path);

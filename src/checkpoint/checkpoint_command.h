@@ -56,6 +56,9 @@ struct PruneResult {
   std::vector<std::string> kept;
   int64_t bytes = 0;  // of the removed paths
 };
+// Names the checkpoints that a run went back behind and how much they hold; "" if there are none.
+std::string set_aside_note(FileSystem& fs, const std::string& path);
+
 // Applies `retention`, and always keeps the newest good checkpoint. Throws Error and removes
 // nothing if there are checkpoints but none is good, or (kRemove) if a run is training in that
 // directory.

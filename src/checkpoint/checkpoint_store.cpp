@@ -161,6 +161,18 @@ void CheckpointStore::set_aside_after(int64_t step) {
   }
 }
 
+std::vector<std::string> CheckpointStore::set_aside() const {
+  std::vector<std::string> paths;
+  if (!fs_.exists(directory_)) return paths;
+  for (const std::string& name : fs_.list_directory(directory_)) {
+    const size_t suffix = name.find(kAbandoned);
+    if (suffix != std::string::npos && step_of_name(name.substr(0, suffix), ""))
+      paths.push_back(directory_ + "/" + name);
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
 void CheckpointStore::replace(const std::string& staging, const std::string& target) {
   const std::string replaced = target + std::string(kReplaced);
   const bool replaces = fs_.exists(target);

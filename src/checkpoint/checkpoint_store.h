@@ -5,14 +5,14 @@
 //               step_00001500.tmp        being written, or left by a crash
 //               step_00000500.deleting   being removed, or left by a crash
 //               step_00001000.old        being replaced; committed if step_00001000 is missing
-//               step_00002000.abandoned  of a run that was continued from an earlier step, renamed
-//                                        when that saved; never touched again
+//               step_00002000.abandoned  of a run that is continued from an earlier step; never
+//                                        touched again
 //
 // A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving an
-// existing step replaces it; the old or the new checkpoint exists at every moment. Saving a step
-// below committed ones means that the run was resumed from an earlier one: the later checkpoints
-// are renamed to .abandoned, so that "newest" does not pick them. Only one run may save at a time
-// (see DirectoryLock). Its rank 0 prepares and commits; other ranks only write their files into the
+// existing step replaces it; the old or the new checkpoint exists at every moment. A run that is
+// resumed from an earlier step sets later checkpoints aside, and so does saving a step below them:
+// they are renamed to .abandoned, so that "newest" does not pick them. Only one run may save at a
+// time (see DirectoryLock). Its rank 0 prepares and commits; other ranks only write their files into the
 // prepared directory (see checkpoint_saver.h).
 #pragma once
 
@@ -76,6 +76,10 @@ class CheckpointStore {
   // Steps that pruning leaves alone from now on, apart from those of the retention. May be called
   // while another thread commits.
   void hold(std::vector<int64_t> steps);
+  // Renames the checkpoints of later steps to .abandoned.
+  void set_aside_after(int64_t step);
+  // Those that were, by name.
+  [[nodiscard]] std::vector<std::string> set_aside() const;
   // As after a commit.
   void prune();
   // Removes the checkpoints of these steps. A crash leaves no half-removed checkpoint that looks
@@ -98,7 +102,6 @@ class CheckpointStore {
   [[nodiscard]] TrainState read_state(const std::string& path) const;
 
  private:
-  void set_aside_after(int64_t step);
   void replace(const std::string& staging, const std::string& target);
   void restore_replaced();
   void mark_for_removal(const std::vector<int64_t>& steps);

@@ -31,7 +31,9 @@ struct ListCommand {
 void run_list(const ListCommand& command) {
   const std::vector<CheckpointSummary> found =
       inspect_checkpoints(posix_file_system(), command.path, command.scrutiny);
-  write_output(command.json ? checkpoints_json(found).dump(2) + "\n" : checkpoint_table(found));
+  write_output(command.json
+                   ? checkpoints_json(found).dump(2) + "\n"
+                   : checkpoint_table(found) + set_aside_note(posix_file_system(), command.path));
 }
 
 void add_list(CLI::App& program) {
@@ -79,8 +81,10 @@ void run_prune(const PruneCommand& command) {
     text += fmt::format("{} {}\n", removed ? "removed" : "would remove", path);
   for (const std::string& path : result.kept)
     text += fmt::format("{} {}\n", removed ? "kept" : "would keep", path);
-  write_output(text + fmt::format("{} {}\n", format_bytes(double(result.bytes)),
-                                  removed ? "removed" : "would be removed"));
+  write_output(text +
+               fmt::format("{} {}\n", format_bytes(double(result.bytes)),
+                           removed ? "removed" : "would be removed") +
+               set_aside_note(posix_file_system(), command.path));
 }
 
 void add_prune(CLI::App& program) {

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/program.h"
 #include "core/check.h"
+#include "core/io/atomic_output.h"
 #include "core/io/file_system.h"
 #include "inference/evaluate.h"
 #include "inference/export_model.h"
@@ -123,6 +124,8 @@ void check_eval(const EvalCommand& command) {
     throw error("--details {}: there is no directory {}", *command.details, directory);
   if (posix_file_system().is_directory(*command.details))
     throw error("--details {}: is a directory; expected a file", *command.details);
+  check_replaces_its_kind(posix_file_system(), *command.details, kDetailsBegin,
+                          "an earlier file of --details");
 }
 
 void add_tasks(CLI::App& verb, EvalCommand& command) {
@@ -154,7 +157,7 @@ void add_eval(CLI::App& program) {
   add_texts(*verb, "--data", options->data,
             "token shards: files and globs [data.validation of the run]");
   add_count(*verb, "--tokens", options->tokens, {.least = 1},
-            "maximum tokens to evaluate on [eval.tokens of the run]");
+            "tokens to evaluate on at most, up to the end of a row [eval.tokens of the run]");
   add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences per forward pass; 0 = as in training");
   add_count(*verb, "--family-batch-rows", options->galore_batch_rows, {.least = 0, .most = 1 << 30},

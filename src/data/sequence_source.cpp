@@ -129,6 +129,19 @@ void tell(const BestFitPlan& plan, const SequenceOptions& options) {
       plan.padding(), 100.0 * double(plan.padding()) / double(places));
 }
 
+// Of rows of one document.
+void tell_what_is_cut(const TokenStream& stream, const SequenceOptions& options) {
+  int64_t left_out = stream.tokens();
+  for (int64_t i = 0; i < stream.documents(); ++i) {
+    const TokenRange document = stream.document(i);
+    left_out -= std::min(document.end - document.begin, options.seq_len + 1);
+  }
+  spdlog::info(
+      "{}: one document per row: {} rows of {} tokens leave out {} of {} tokens ({:.0f} %)",
+      names_of(options), stream.documents(), options.seq_len + 1, left_out, stream.tokens(),
+      100.0 * double(left_out) / double(stream.tokens()));
+}
+
 }  // namespace
 
 SequenceSource::SequenceSource(const SequenceOptions& options)
@@ -145,6 +158,7 @@ SequenceSource::SequenceSource(const SequenceOptions& options,
     tell(plan_, options_);
   }
   sequences_ = count_sequences();
+  if (!options_.pack) tell_what_is_cut(stream_, options_);
 }
 
 int64_t SequenceSource::count_sequences() const {

@@ -97,10 +97,18 @@ TrainState state_of(const WeightsCheckpoint& what) {
           .tokens = 0};
 }
 
+// Without what a run of these weights must be told: how it trains.
+Json config_to_start_from(const RunConfig& config) {
+  Json json = resolved_json(config);
+  for (const char* const section : {"optimizer", "schedule", "train"}) json.erase(section);
+  json["batch"] = {{"seq_len", config.batch.seq_len}};
+  return json;
+}
+
 void write_files(FileSystem& fs, const std::string& directory, const WeightsCheckpoint& what,
                  const WeightStore& weights, Device& device) {
   write_file_atomically(fs, in_directory(directory, kConfig),
-                        bytes_of(resolved_json(what.config).dump(2) + "\n"));
+                        bytes_of(config_to_start_from(what.config).dump(2) + "\n"));
   if (!what.tokenizer.empty()) {
     const TokenizerFileContent file = read_tokenizer_file(what.tokenizer);
     write_file_atomically(fs, in_directory(directory, file.name()), bytes_of(file.bytes));

@@ -220,6 +220,15 @@ TEST(BestFit, CountsRowsCutsAndPadding) {
       << log.text();
 }
 
+TEST(OneDocument, SaysWhatTheRowsLeaveOut) {
+  const test::CapturedLog log(spdlog::level::info);
+  SequenceOptions options = Corpus({5, 6, 20}, 2).options(8);
+  options.pack = false;
+  const SequenceSource source(options);
+  EXPECT_TRUE(log.has("one document per row: 3 rows of 9 tokens leave out 13 of 33 tokens (39 %)"))
+      << log.text();
+}
+
 TEST(BestFit, OrderIsThatOfTheShuffleAndOfNothingElse) {
   const Corpus corpus = many_documents(4);
   SequenceOptions options = corpus.options(16);

@@ -339,6 +339,20 @@ TEST_F(HandMade, NothingIsOverwrittenUnlessAsked) {
   EXPECT_ERROR(import({.overwrite = Overwrite::kYes}), "metrics.jsonl", "choose another directory");
 }
 
+// A run made from config.json trains as it is told, or not at all.
+TEST_F(HandMade, ItsConfigSaysNotHowToTrain) {
+  write();
+  import();
+  const std::string config = output_ + "/config.json";
+  EXPECT_ERROR(load_run_config(config, {"name=run", "train.steps=1"}), "optimizer.rule");
+  EXPECT_ERROR(load_run_config(config, {"name=run", "train.steps=1", "optimizer.rule=adamw"}),
+               "optimizer.lr_additive");
+  const RunConfig told = load_run_config(
+      config, {"name=run", "train.steps=1", "optimizer.rule=adamw", "optimizer.lr_additive=1e-3"});
+  EXPECT_EQ(told.model, load_model(fs, output_, kOneThread).config.model);
+  EXPECT_EQ(told.batch.tokens_per_step, BatchConfig{}.tokens_per_step);
+}
+
 // After a failure at any operation the output is there whole or not at all.
 TEST_F(HandMade, AFailureLeavesNoHalfOfACheckpoint) {
   write();

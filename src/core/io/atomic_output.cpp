@@ -120,6 +120,16 @@ void commit(FileSystem& fs, const std::string& staging, const std::string& path,
 
 }  // namespace
 
+void check_replaces_its_kind(FileSystem& fs, const std::string& path, std::string_view beginning,
+                             std::string_view what) {
+  if (!fs.exists(path) || fs.kind(path) != FileKind::kRegular) return;
+  const auto file = fs.open_read(path);
+  std::string found(size_t(std::min<int64_t>(file->size(), std::ssize(beginning))), '\0');
+  file->read(0, std::as_writable_bytes(std::span(found)));
+  if (!found.empty() && found != beginning)
+    throw error("{}: exists and is not {}; choose another file", path, what);
+}
+
 void check_output(FileSystem& fs, const OutputDirectory& output) {
   if (output.path.empty()) throw error("no output directory given");
   const bool holds_something =

@@ -54,6 +54,11 @@ class OutputFile {
   std::vector<std::byte> buffer_;
 };
 
+// Throws Error if the path is a file of something else: one that is not empty and does not begin as
+// what is to replace it does. `what` is its kind, for the message: "a page of this program".
+void check_replaces_its_kind(FileSystem& fs, const std::string& path, std::string_view beginning,
+                             std::string_view what);
+
 // A directory of results that appears complete or not at all, and replaces only an earlier
 // directory of the same kind.
 

@@ -287,8 +287,10 @@ std::vector<std::string> matches_of(const std::string& pattern) {
 }  // namespace
 
 bool names_a_file(const std::string& pattern) {
-  std::error_code ignored;
-  return std::filesystem::exists(pattern, ignored) || !globbed(pattern).empty();
+  std::error_code failure;
+  const bool exists = std::filesystem::exists(pattern, failure);
+  if (failure == std::errc::permission_denied) throw error("{}: {}", pattern, failure.message());
+  return exists || !globbed(pattern).empty();
 }
 
 void require_regular_file(const std::string& path) {

@@ -26,7 +26,7 @@
 namespace mpt {
 
 // Restricts a field to some values of an enum declared before it in the same struct. For other
-// values the key must be absent: nothing that a user wrote is ignored.
+// values the key must be absent, as it would be ignored.
 struct Condition {
   std::string_view key;     // "rule"; empty: always holds
   std::string accepted{};   // "m_plus_adam"

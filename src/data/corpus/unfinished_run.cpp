@@ -94,8 +94,11 @@ std::string different_input(const json& before, const json& now) {
   if (before.size() != now.size())
     return fmt::format("{}, now {}", counted(std::ssize(before), "input"), now.size());
   for (size_t i = 0; i < now.size(); ++i)
-    if (before[i] != now[i])
-      return fmt::format("input {}, now {}", text_of(before[i]), text_of(now[i]));
+    if (before[i].at("file") != now[i].at("file"))
+      return fmt::format("input {}, now {}", text_of(before[i].at("file")),
+                         text_of(now[i].at("file")));
+    else if (before[i] != now[i])
+      return fmt::format("input {} was modified since", text_of(now[i].at("file")));
   return "";
 }
 
@@ -161,12 +164,12 @@ void UnfinishedRun::find(Overwrite overwrite) try {
   if (differs.empty()) {
     found_ = progress_from(found);
   } else if (overwrite == Overwrite::kYes) {
-    spdlog::warn("{}: an interrupted run that was asked otherwise ({}) is given up", path_,
+    spdlog::warn("{}: an interrupted run with other inputs or options ({}) is given up", path_,
                  differs);
   } else {
     throw error(
-        "{}: an interrupted run that was asked otherwise ({}) can go on from here; ask the same to "
-        "continue it, or give it up with --overwrite",
+        "{}: an interrupted run had other inputs or options ({}); continue it with the same ones, "
+        "or give it up with --overwrite",
         path_, differs);
   }
 } catch (const json::exception& failure) {

@@ -49,6 +49,7 @@ nlohmann::ordered_json tasks_json(std::span<const TaskResult> results);
 std::string summary_of(const TaskResult& result);
 // Of each example a JSON object and a line end (docs/formats.md "Details of tasks").
 std::string details_of(const TaskResult& result);
+inline constexpr std::string_view kDetailsBegin = R"({"task":")";
 
 // `batch` is at most the model's rows, and its sequence length, to which every request fits.
 TaskResult evaluate_task(Llama& model, const Task& task, const BatchShape& batch);
