@@ -5,6 +5,7 @@
 #include "cli/program.h"
 #include "cli/version.h"
 #include "config/run_config.h"
+#include "core/io/atomic_output.h"
 #include "toy/toy.h"
 #include "train/train_command.h"
 #include "train/watch/run_page.h"
@@ -33,9 +34,10 @@ void add_train(CLI::App& program) {
       ->expected(0, 1)
       ->excludes(resume);
   verb->footer(
-      "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and exits "
-      "with status 75; --resume latest\ncontinues it bit for bit. A second SIGINT or SIGTERM ends "
-      "it at once.");
+      "SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and SIGHUP stop a run: it saves the last finished step "
+      "and "
+      "exits with status 75; --resume\nlatest continues it bit for bit. A second SIGINT or SIGTERM "
+      "ends it at once. Under nohup it does not notice SIGHUP.");
   verb->callback([command] {
     command->program = version_text();
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
@@ -56,6 +58,8 @@ void add_plan(CLI::App& program) {
   verb->add_flag_callback(
       "--check", [command] { command->check = PlanCheck::kYes; },
       "exit with status 1 if the run could not start, and say why");
+  verb->add_flag("--resume", command->resume,
+                 "plan for a run that goes on: its directory may hold checkpoints");
   verb->callback([command] { run_plan(*command); });
 }
 
@@ -66,6 +70,7 @@ struct ReportCommand {
 
 void run_report(const ReportCommand& command) {
   FileSystem& fs = posix_file_system();
+  check_replaces_its_kind(fs, command.output, "<!DOCTYPE html>", "a page");
   std::vector<RunRecords> runs;
   for (const std::string& path : command.runs) runs.push_back(read_run(fs, path));
   name_apart(runs, command.runs);

@@ -120,6 +120,8 @@ class Checker {
       require(begins > before, "data.phases",
               "from = {} begins after step {}, not after the one before, {}", phase.from, begins,
               before);
+      require(begins < total_steps(config_), "data.phases",
+              "from = {} begins after the last of the {} steps", phase.from, total_steps(config_));
       before = begins;
     }
   }

@@ -175,10 +175,11 @@ struct EvalConfig {
   void fields(V& v) {
     v.optional("every_steps", every_steps,
                {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
-    v.optional("tokens", tokens,
-               {.minimum = 1,
-                .maximum = 1e18,
-                .doc = "maximum tokens of each validation set per evaluation"});
+    v.optional(
+        "tokens", tokens,
+        {.minimum = 1,
+         .maximum = 1e18,
+         .doc = "tokens of each validation set per evaluation at most, up to the end of a row"});
     v.optional("galore_batch_rows", galore_batch_rows,
                {.minimum = 0,
                 .maximum = 1 << 30,

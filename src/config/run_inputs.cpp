@@ -3,11 +3,13 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "core/check.h"
 #include "core/io/file_system.h"
 #include "core/io/run_paths.h"
+#include "core/text.h"
 #include "device/backends.h"
 
 namespace mpt {
@@ -100,18 +102,24 @@ std::optional<std::string> tokenizer_hash(const RunConfig& config) {
 
 std::string working_directory() { return std::filesystem::current_path().string(); }
 
-void require_shards(const char* key, const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns)
+void require_shards(const char* key, const std::vector<std::string>& patterns,
+                    std::string_view split) {
+  for (const std::string& pattern : patterns) {
+    std::error_code ignored;  // names_a_file() tells
+    if (std::filesystem::is_directory(pattern, ignored))
+      throw error("{}: {} is a directory; name its shards, such as {}/{}_*.bin", key, pattern,
+                  without_slashes(pattern), split);
     if (!pattern.empty() && !names_a_file(pattern))
       throw error(
           "{0}: {1}: no such file, and no file matches it as a glob (from {2}). `mpretrain "
           "tokenize` makes token shards, scripts/prepare_c4.sh those of C4; choose others with "
           "--set {0}=...",
           key, pattern, working_directory());
+  }
 }
 
 void require_tokenizer(const std::string& path) {
-  if (path.empty() || std::filesystem::exists(path)) return;
+  if (path.empty() || posix_file_system().exists(path)) return;
   throw error(
       "data.tokenizer: {}: no such file (from {}). `mpretrain tokenizer` makes one, and `mpretrain "
       "tokenize` and scripts/prepare_c4.sh put it beside the shards; choose another with --set "
@@ -167,7 +175,8 @@ MixtureOrder mixture_order(const RunConfig& config) {
 
 std::shared_ptr<const Mixture> open_training_data(const RunConfig& config) {
   require_training_data(config);
-  for (const CorpusConfig& corpus : config.data.train) require_shards("data.train", corpus.files);
+  for (const CorpusConfig& corpus : config.data.train)
+    require_shards("data.train", corpus.files, "train");
   require_tokenizer(config.data.tokenizer);
   const SequenceOptions options =
       options_of(config, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
@@ -179,13 +188,31 @@ std::shared_ptr<const Mixture> open_training_data(const RunConfig& config) {
 
 std::vector<ValidationSet> open_validation_data(const RunConfig& config) {
   if (config.data.validation.empty()) return {};
-  for (const auto& [name, files] : config.data.validation) require_shards("data.validation", files);
+  for (const auto& [name, files] : config.data.validation)
+    require_shards("data.validation", files, "val");
   require_tokenizer(config.data.tokenizer);
   const SequenceOptions options = options_of(config, Shuffle::kNo);
   std::vector<ValidationSet> sets;
   for (const auto& [name, files] : config.data.validation)
     sets.push_back({name, open(options, files)});
   return sets;
+}
+
+std::string text_of_shards_in_both(const DataConfig& data) {
+  if (data.validation.empty()) return "";
+  std::set<std::filesystem::path> trained;
+  for (const CorpusConfig& corpus : data.train)
+    for (const std::string& shard : expand_patterns(corpus.files))
+      trained.insert(std::filesystem::canonical(shard));
+  std::vector<std::string> both;
+  for (const auto& [name, files] : data.validation)
+    for (const std::string& shard : expand_patterns(files))
+      if (trained.contains(std::filesystem::canonical(shard))) both.push_back(shard);
+  if (both.empty()) return "";
+  return fmt::format(
+      "{} {} in data.train and in data.validation: the loss there is of text that is "
+      "trained on",
+      counted(std::ssize(both), "shard"), both.size() == 1 ? "is" : "are");
 }
 
 int64_t tokens_of(const std::vector<ValidationSet>& sets) {

@@ -62,6 +62,8 @@ struct ValidationSet {
 };
 // Empty if the config names no validation data. Never shuffled.
 std::vector<ValidationSet> open_validation_data(const RunConfig& config);
+// "2 shards are in data.train and in data.validation: ..."; "" if none is.
+std::string text_of_shards_in_both(const DataConfig& data);
 // Of all sets.
 int64_t tokens_of(const std::vector<ValidationSet>& sets);
 

@@ -128,7 +128,7 @@ struct LlamaConfig {
                {.minimum = 1,
                 .maximum = 4096,
                 .doc = "physical widths are rounded up to a multiple of this; the padding is zero "
-                       "and affects no result"});
+                       "and changes at most the order of sums"});
   }
 };
 

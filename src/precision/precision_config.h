@@ -70,7 +70,7 @@ struct PrecisionConfig {
   template <class V>
   void fields(V& v) {
     v.optional("weights", weights,
-               {.doc = "format of the master weights of the linear layers, their only copy; "
+               {.doc = "format in which the weights of the linear layers are stored and trained; "
                        "embedding, norms and head are bf16, or fp32 if this is fp32"});
     v.optional("compute", compute,
                {.doc = "format of GEMM operands and activations; fp8: operands of the linear "

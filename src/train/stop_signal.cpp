@@ -14,7 +14,7 @@
 namespace mpt {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 
 // Indexed by StopPoint.
 constexpr std::array<std::string_view, 6> kAnswers{
@@ -60,13 +60,20 @@ void end_by(int signal) {
 // Two threads may run this at once, with different signals.
 void on_signal(int signal) {
   const int error = errno;
-  const bool again = received_signal != 0;
+  const bool again = received_signal != 0, may_end = signal == SIGINT || signal == SIGTERM;
   received_signal = signal;
-  if (signal != SIGUSR1 && asked_to_end.exchange(true))
+  if (may_end && asked_to_end.exchange(true))
     end_by(signal);
-  else if (speaks && !(again && signal == SIGUSR1))
+  else if (speaks && !(again && !may_end))
     answer();
   errno = error;
+}
+
+// As nohup leaves SIGHUP.
+bool is_ignored(int signal) {
+  struct sigaction now = {};
+  sigaction(signal, nullptr, &now);
+  return now.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -80,7 +87,8 @@ StopSignal::StopSignal(Voice voice) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+  for (const int signal : kSignals)
+    if (signal != SIGHUP || !is_ignored(SIGHUP)) sigaction(signal, &action, nullptr);
 }
 
 StopSignal::~StopSignal() {

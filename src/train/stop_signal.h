@@ -1,7 +1,9 @@
-// SIGINT, SIGTERM and SIGUSR1 ask a run to save and stop. The handler prints an answer at once.
+// SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask a run to save and stop. The handler prints an answer at
+// once.
 //
 // A second SIGINT or SIGTERM ends the process by the default action. SIGUSR1, which launchers send
-// (perhaps repeatedly) before a time limit, never ends the process.
+// (perhaps repeatedly) before a time limit, and SIGHUP, of a terminal that is closed, never end the
+// process. A SIGHUP that is ignored, as under nohup, stays so.
 #pragma once
 
 #include <cstdint>

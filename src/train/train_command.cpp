@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
 #include "comm/launch_environment.h"
@@ -16,6 +17,7 @@
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
+#include "core/text.h"
 #include "device/backends.h"
 #include "device/profiling.h"
 #include "parallel/data_parallel.h"
@@ -31,6 +33,24 @@
 
 namespace mpt {
 namespace {
+
+// Before anything is written.
+void require_something_to_resume(FileSystem& fs, const RunConfig& config,
+                                 const std::string& resume) {
+  if (resume.empty() || resume == "auto") return;
+  if (resume == "latest") {
+    if (CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
+      throw error("--resume latest: {} has no checkpoint; --resume auto would start a new run",
+                  checkpoint_directory(config));
+  } else if (!fs.exists(in_directory(resume, kStateName))) {
+    throw error(
+        "--resume {}: not a checkpoint: {}; expected auto, latest or the directory of a "
+        "checkpoint, such as {}/step_00001000",
+        resume,
+        fs.is_directory(resume) ? fmt::format("{} is missing", kStateName) : "no such directory",
+        checkpoint_directory(config));
+  }
+}
 
 // The verified checkpoint to continue from; none for a new run. `resume` is "", "auto", "latest" or
 // a path. Collective.
@@ -49,9 +69,6 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   if (!latest && !store.list().empty())
     throw error("--resume {}: no checkpoint in {} is good; move them away to start a new run",
                 resume, checkpoint_directory(config));
-  if (!latest && resume == "latest")
-    throw error("--resume latest: {} has no checkpoint; --resume auto would start a new run",
-                checkpoint_directory(config));
   return latest;
 }
 
@@ -106,6 +123,11 @@ void write_run_files(FileSystem& fs, const RunConfig& config,
   keep_data_files(fs, config);
 }
 
+// So that the newest checkpoint is of this continuation, even if it is killed before it saves.
+void set_later_checkpoints_aside(FileSystem& fs, const RunConfig& config, int64_t step) {
+  CheckpointStore(fs, checkpoint_directory(config), {}).set_aside_after(step);
+}
+
 // `config` with at least `least` steps, so that a short run can be profiled.
 RunConfig with_steps(RunConfig config, int64_t least) {
   if (total_steps(config) >= least) return config;
@@ -121,8 +143,8 @@ std::string stop_report(const RunConfig& config, const TrainCommand& command,
   if (checkpoint.empty())
     return "no step finished, so nothing is saved; the same command starts the run again";
   const bool own = checkpoint.starts_with(checkpoint_directory(config) + "/");
-  return fmt::format("saved in {}. Continue with --config {}{} --resume {}", checkpoint,
-                     command.config, command.overrides.empty() ? "" : ", the same --set",
+  return fmt::format("saved in {}. Continue with the same --config{} and --resume {}", checkpoint,
+                     command.overrides.empty() ? "" : ", the same --set",
                      own ? "latest" : checkpoint);
 }
 
@@ -141,15 +163,22 @@ class TrainingRun {
     choose_rows(command.resume);
     prepare();
     if (command.resume.empty()) initial_ = initial_weights(fs_, config(), ranks_);
-    on_first([&] { start_directory(fs_, config(), lock_); });
+    on_first([&] {
+      require_something_to_resume(fs_, config(), command.resume);
+      start_directory(fs_, config(), lock_);
+    });
     const std::optional<std::string> checkpoint =
         checkpoint_to_resume(fs_, config(), command.resume, ranks_);
     if (checkpoint) move_to_phase_of(*checkpoint);
     print_start("written to " + run_directory(config()));
-    if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config(), *checkpoint); });
+    on_first([&] {
+      if (checkpoint) check_run_tokenizer(fs_, config(), *checkpoint);
+      warn_of_little_disk(config(), device_, checkpoint ? Checkpoints::kSome : Checkpoints::kNone);
+    });
     start_from(checkpoint);
     on_first([&] {
       write_run_files(fs_, chosen_.front().config, checkpoint);
+      if (checkpoint) set_later_checkpoints_aside(fs_, config(), trainer_->current_step());
       write_report(command.program);
     });
     const StopSignal stop(voice());
@@ -158,8 +187,11 @@ class TrainingRun {
         begin_next_phase();
         continue;
       }
-      spdlog::info("{}: complete at step {} of {}", config().name, trainer_->current_step(),
-                   total_steps(config()));
+      const int64_t skipped = trainer_->skipped_steps();
+      spdlog::log(skipped > 0 ? spdlog::level::warn : spdlog::level::info,
+                  "{}: complete at step {} of {}{}", config().name, trainer_->current_step(),
+                  total_steps(config()),
+                  skipped > 0 ? fmt::format("; {} made no update", counted(skipped, "step")) : "");
       return TrainEnd::kComplete;
     }
     spdlog::info("{}: stopped by a signal at step {} of {}; {}", config().name,
@@ -248,6 +280,9 @@ class TrainingRun {
   void print_start(const std::string& place) {
     for (const std::string& line : start_lines(config(), device_, start_with(place)))
       spdlog::info(line);
+    if (const std::string both = text_of_shards_in_both(config().data);
+        ranks_.is_root() && !both.empty())
+      spdlog::warn("data: {}", both);
     if (spdlog::should_log(spdlog::level::debug))
       spdlog::debug("plan of this run\n{}", plan_report(config(), device_, ranks_));
   }
@@ -336,7 +371,8 @@ void run_plan(const PlanCommand& command) {
   nlohmann::ordered_json figures =
       plan_json(config, *device, ranks);  // before anything is measured
   const std::string report = plan_report(config, *device, ranks);
-  const RunPlan plan = plan_of(chosen, *device, ranks);
+  const RunPlan plan =
+      plan_of(chosen, *device, ranks, command.resume ? Checkpoints::kSome : Checkpoints::kNone);
   if (command.format == PlanFormat::kJson) {
     figures.update(verdict_json(config, plan));
     std::cout << figures.dump(2) << "\n";

@@ -35,6 +35,7 @@ struct PlanCommand {
   PlanFormat format = PlanFormat::kText;
   int64_t ranks = 1;  // plan memory and traffic of the first of so many
   PlanCheck check = PlanCheck::kNo;
+  bool resume = false;  // of a run that goes on
 };
 
 // Prints a run's memory, duration and whether it could start. With PlanCheck::kYes, then throws

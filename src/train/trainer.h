@@ -3,7 +3,8 @@
 // The state of a run is the named tensors, the step, the data cursor, the counts of updates that
 // were left out or made before the moments began, the losses and norms that spikes are compared
 // with, the order of data that was read under another config, and the choices of GEMMs. The next
-// step depends only on these and the config; the number of ranks changes only the order of sums.
+// step depends only on these and the config; the number of ranks changes only the order of sums and,
+// with FP8 GEMMs, how often scales move.
 #pragma once
 
 #include <map>
@@ -56,6 +57,8 @@ class Trainer {
   void run_unrecorded(int64_t steps);
 
   [[nodiscard]] int64_t current_step() const { return step_; }
+  // Of them, those without an update.
+  [[nodiscard]] int64_t skipped_steps() const { return skipped_; }
   // After run(): the checkpoint of the current step, saved or loaded; "" if none.
   [[nodiscard]] const std::string& last_checkpoint() const { return last_checkpoint_; }
   [[nodiscard]] const Mixture& training_data() const { return *train_data_; }

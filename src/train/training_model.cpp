@@ -204,6 +204,7 @@ ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Commun
                           .buckets = exchange.summary()};
         for (int64_t rank = 0; rank < ranks.size(); ++rank)
           plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
+        if (model.ema) plan.volume.weights *= 2;  // once for the mean, once for the next step
         return plan;
       });
 }

@@ -51,7 +51,7 @@ struct TrainingModel {
   // before anything but the next step reads weights.
   void all_gather_weights() { data_parallel.all_gather_weights(); }
   // Call after every step, of each in turn, if it was not abandoned: moves the EMA of weights,
-  // which several ranks fetch for it instead of during the next step.
+  // which several ranks fetch for it, besides for the next step.
   void follow_weights(int64_t step);
 };
 

@@ -248,6 +248,25 @@ TEST_F(EndToEnd, EvalCountsRightAnswers) {
       has(eval({"--tasks", "piqa=piqa.jsonl", "--data", "data/val_*.bin"}).out, "val_loss"));
 }
 
+TEST_F(EndToEnd, NoOutputReplacesAnInput) {
+  const std::string question = R"({"goal": "a", "sol1": "b", "sol2": "c", "label": 0})";
+  std::ofstream(*directory_ / "question.jsonl") << question;
+  ProgramResult result = run({"eval", "--checkpoint", "runs/small", "--tasks",
+                              "piqa=question.jsonl", "--details", "question.jsonl"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(has(result.err, "question.jsonl: exists and is not an earlier file of --details"))
+      << result.err;
+  EXPECT_EQ(content_of(*directory_ / "question.jsonl"), question);
+
+  const std::string metrics = content_of(*directory_ / "runs/small/metrics.jsonl");
+  result = run({"report", "runs/small", "--output", "runs/small/metrics.jsonl"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(has(result.err, "metrics.jsonl: exists and is not a page")) << result.err;
+  EXPECT_EQ(content_of(*directory_ / "runs/small/metrics.jsonl"), metrics);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(run({"report", "runs/small", "--output", "page.html"}).exit_code, 0);
+}
+
 TEST_F(EndToEnd, EvalRefusesWhatIsNoExample) {
   std::ofstream(*directory_ / "bad.jsonl") << "{\"text\": \"a b\"}\n{\"text\": 3}\n";
   const ProgramResult result = run({"eval", "--checkpoint", "runs/small", "--tasks",

@@ -715,6 +715,8 @@ const BadConfig kBadConfigs[] = {
      {"data.phases: from = 0.5 gives a weight to c, which is not in data.train"}},
     {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}], "phases": [{"from": 0.5, "weights": {"a": 1}}, {"from": 0.5, "weights": {"a": 1}}]})",
      {"data.phases: from = 0.5 begins after step", "not after the one before"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}], "phases": [{"from": 0.9999, "weights": {"a": 1}}]})",
+     {"data.phases: from = 0.9999 begins after the last of the 1000 steps"}},
     {R"("data": {"validation": {"a": []}})", {"data.validation: a has no files"}},
     {R"("data": {"validation": {"": "x", "b": "y"}})", {"data.validation: names may hold letters"}},
     {R"("schedule": {"warmup_steps": 1001})",

@@ -1,12 +1,18 @@
 // Exact resume: k steps, a restart from the checkpoint and N - k steps equal N steps, bit for bit.
+#include <fstream>
+
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_command.h"
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 #include "train/resume/resume_check.h"
+#include "train/train_command.h"
 
 namespace mpt::test {
 namespace {
@@ -167,6 +173,11 @@ TEST_F(ResumeRefused, WithAnotherSeed) { expect_refused({"seed=8"}, "seed"); }
 TEST_F(ResumeRefused, WithAnotherStateFormat) {
   expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");
 }
+// By its name, not by that of a key that goes with it.
+TEST_F(ResumeRefused, WithAnotherRule) {
+  expect_refused({"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"},
+                 "with optimizer.rule = \"adamw\": the checkpoint was saved with \"m_plus_adam\"");
+}
 TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
 // A tensor's initial RMS is not known later.
 TEST_F(ResumeRefused, WithAnotherUnitOfTheBoundOnWeights) {
@@ -204,6 +215,55 @@ TEST_F(ResumeRefused, WithOtherData) {
 TEST_F(ResumeRefused, BeyondTheEnd) {
   const RunConfig shorter = tiny_config(directory_.path(), "other", {"train.steps=1"});
   EXPECT_ERROR(train(shorter, checkpoint_path(config_, 2)), "train.", "step 2");
+}
+
+TEST_F(ResumeRefused, NewPhasesAreOneLine) {
+  const RunConfig phased =
+      tiny_config(directory_.path(), "phased", {R"(phases=[{"until": 0.5}, {"until": 1}])"});
+  const CapturedLog log;
+  EXPECT_NO_THROW(check_resumable(
+      read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1)), "former", phased));
+  EXPECT_TRUE(log.has("keys of phases changed, first phases.0.")) << log.text();
+  EXPECT_FALSE(log.has("phases.1.")) << log.text();
+}
+
+// A run that goes back and is killed before it saves goes on from where it went back to.
+TEST(ResumeEarlier, LaterCheckpointsAreSetAsideAtOnce) {
+  const TempDirectory directory(memory_directory());
+  write_tiny_data(directory.path());
+  const RunConfig config = tiny_config(directory.path(), "run", {"checkpoint.every_steps=8"});
+  const std::string file = directory / "run.json";
+  std::ofstream(file) << resolved_json(config);
+  const auto run = [&](const std::string& resume, std::vector<std::string> overrides = {}) {
+    return run_train({.config = file, .overrides = std::move(overrides), .resume = resume});
+  };
+  run("");
+  const std::string metrics = metrics_of(config), end = tensors_at(config, kTinySteps);
+  EXPECT_ERROR(run(checkpoint_path(config, 8), {"optimizer.lr_additive=1e30"}), "is not finite");
+  const CheckpointStore store(posix_file_system(), checkpoint_directory(config), {});
+  EXPECT_EQ(store.latest_good(), checkpoint_path(config, 8));
+  EXPECT_EQ(store.set_aside(),
+            (std::vector<std::string>{checkpoint_path(config, 16) + ".abandoned",
+                                      checkpoint_path(config, 24) + ".abandoned"}));
+  const std::string note = set_aside_note(posix_file_system(), run_directory(config));
+  EXPECT_NE(note.find("step_00000016.abandoned"), std::string::npos) << note;
+  run("latest");
+  EXPECT_TRUE(tensors_at(config, kTinySteps) == end);
+  EXPECT_EQ(metrics_of(config), metrics);
+}
+
+TEST(ResumeEarlier, NothingIsWrittenWhereThereIsNothingToResume) {
+  const TempDirectory directory(memory_directory());
+  write_tiny_data(directory.path());
+  const RunConfig config = tiny_config(directory.path(), "misspelled");
+  const std::string file = directory / "run.json";
+  std::ofstream(file) << resolved_json(config);
+  const auto run = [&](const std::string& resume) {
+    run_train({.config = file, .overrides = {}, .resume = resume});
+  };
+  EXPECT_ERROR(run("latest"), "--resume latest: ", "misspelled/checkpoints has no checkpoint");
+  EXPECT_ERROR(run("newest"), "--resume newest: not a checkpoint", "expected auto, latest or");
+  EXPECT_FALSE(posix_file_system().exists(run_directory(config)));
 }
 
 // A changed rate or length is the user's right, and the run goes on.

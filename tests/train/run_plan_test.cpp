@@ -79,6 +79,19 @@ TEST_F(Plan, NamesShardsThatAreMissing) {
   EXPECT_ERROR(open_training_data(run), plan.problems.front());
 }
 
+TEST_F(Plan, NamesADirectoryOfShards) {
+  expect_problem(planned(config({"data.train=" + directory_.path() + "/"})),
+                 {"data.train: ", " is a directory; name its shards", "/train_*.bin"});
+}
+
+TEST_F(Plan, NamesShardsThatAreTrainedAndEvaluatedOn) {
+  EXPECT_EQ(text_of_shards_in_both(config().data), "");
+  const RunConfig run = config({"data.train=" + (directory_ / "*_0.bin")});
+  const RunPlan plan = planned(run);
+  EXPECT_TRUE(plan.problems.empty());
+  expect_text(run, plan, "; 1 shard is in data.train and in data.validation: the loss there is of");
+}
+
 TEST_F(Plan, NamesATokenizerThatIsMissingAndLooksAtTheShardsAllTheSame) {
   const RunConfig run = config({"data.tokenizer=none.model"});
   const RunPlan plan = planned(run);
@@ -104,6 +117,9 @@ TEST_F(Plan, NamesARunThatIsThere) {
   const RunConfig run = config({"train.steps=1"});
   train(run);
   expect_problem(planned(run), {"already holds a run", "--resume auto"});
+  EXPECT_TRUE(plan_of({run}, *make_planning_device(run.device), Communicator::planned(0, 1),
+                      Checkpoints::kSome)
+                  .problems.empty());
 }
 
 TEST_F(Plan, NamesTooManyRanks) {

@@ -111,7 +111,7 @@ TEST_F(Stop, LeavesTheStepSavesTheLastOneAndGoesOnToTheSameBits) {
                  end = stopped.err.find("run: stopped by a signal at step 1 of 3; saved in ");
     ASSERT_NE(end, std::string::npos) << stopped.err;
     EXPECT_LT(answer, end);
-    EXPECT_NE(stopped.err.find("config.json, the same --set --resume latest", end),
+    EXPECT_NE(stopped.err.find("the same --config, the same --set and --resume latest", end),
               std::string::npos)
         << stopped.err;
     EXPECT_EQ(newest_checkpoint(config("run")), 1);
@@ -166,6 +166,23 @@ TEST_F(Stop, SigusrNeverEndsARun) {
     for (const int signal : {SIGSTOP, SIGUSR1, SIGTERM, SIGCONT, SIGUSR1}) ::kill(process, signal);
   const ProgramResult stopped = running.get();
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
+}
+
+TEST_F(Stop, AClosedTerminalSavesUnlessItIsIgnored) {
+  auto running = std::async(std::launch::async, [&] { return run_program(arguments("run")); });
+  ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
+  for (const pid_t process : processes())
+    for (const int signal : {SIGHUP, SIGHUP}) ::kill(process, signal);
+  const ProgramResult stopped = running.get();
+  EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
+  EXPECT_GE(newest_checkpoint(config("run")), 1);
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignal signals(StopSignal::Voice::kSilent);
+    std::raise(SIGHUP);
+    EXPECT_EQ(StopSignal::received(), 0);
+  }
+  EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
 }
 
 // The metrics are those of a run that was left alone, and the run is complete after the evaluation.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_store.h"
@@ -21,10 +22,37 @@
 namespace mpt {
 namespace {
 
+PlannedDisk disk_of(const RunConfig& config, Device& device) {
+  PlannedDisk disk;
+  for (const RunPhase& phase : run_phases(config))
+    disk.checkpoint = std::max(disk.checkpoint, checkpoint_bytes(phase.config, device));
+  disk.kept = checkpoints_kept(config) * disk.checkpoint;
+  disk.at_most = checkpoints_at_most(config) * disk.checkpoint;
+  return disk;
+}
+
+// Of a run that goes on, the next checkpoint: those that are there take their room already.
+int64_t needed_of(const PlannedDisk& disk, Checkpoints saved) {
+  return saved == Checkpoints::kSome ? disk.checkpoint : disk.at_most;
+}
+
+// Says where checkpoints are written and throws Error if there is no room for so many bytes.
+void find_room(const RunConfig& config, PlannedDisk& disk, int64_t bytes) {
+  const RunPlace place = place_of(config);
+  disk.place = place.directory;
+  disk.free = place.free_bytes;
+  if (bytes > disk.free)
+    throw error(
+        "checkpoints need up to {}, {} is free at {}; lower checkpoint.keep_last, {}or choose "
+        "another output_dir",
+        format_bytes(double(bytes)), format_bytes(double(disk.free)), disk.place,
+        config.checkpoint.keep_every_steps > 0 ? "raise checkpoint.keep_every_steps, " : "");
+}
+
 class Planner {
  public:
-  Planner(const ChosenRows& chosen, Device& device, const Communicator& ranks)
-      : chosen_(chosen), config_(chosen.config), device_(device), ranks_(ranks) {
+  Planner(const ChosenRows& chosen, Device& device, const Communicator& ranks, Checkpoints saved)
+      : chosen_(chosen), config_(chosen.config), device_(device), ranks_(ranks), saved_(saved) {
     plan_.rows = chosen.reason;
   }
 
@@ -35,7 +63,8 @@ class Planner {
     plan_memory();
     plan_data();
     plan_disk();
-    passes([&] { static_cast<void>(initial_weights(posix_file_system(), config_)); });
+    if (saved_ == Checkpoints::kNone)
+      passes([&] { static_cast<void>(initial_weights(posix_file_system(), config_)); });
     plan_.time = missing.empty() ? estimated_time() : TimeEstimate{.basis = missing};
     return std::move(plan_);
   }
@@ -109,22 +138,10 @@ class Planner {
   }
 
   void plan_disk() {
-    PlannedDisk& disk = plan_.disk;
-    for (const RunPhase& phase : run_phases(config_))
-      disk.checkpoint = std::max(disk.checkpoint, checkpoint_bytes(phase.config, device_));
-    disk.kept = checkpoints_kept(config_) * disk.checkpoint;
-    disk.at_most = checkpoints_at_most(config_) * disk.checkpoint;
-    passes([&] { require_new_run(posix_file_system(), config_); });
-    passes([&] {
-      const RunPlace place = place_of(config_);
-      disk.place = place.directory;
-      disk.free = place.free_bytes;
-      if (disk.at_most > disk.free)
-        throw error(
-            "checkpoints need up to {}, {} is free at {}; lower checkpoint.keep_last, raise "
-            "checkpoint.keep_every_steps, or choose another output_dir",
-            format_bytes(double(disk.at_most)), format_bytes(double(disk.free)), disk.place);
-    });
+    plan_.disk = disk_of(config_, device_);
+    if (saved_ == Checkpoints::kNone)
+      passes([&] { require_new_run(posix_file_system(), config_); });
+    passes([&] { find_room(config_, plan_.disk, needed_of(plan_.disk, saved_)); });
   }
 
   TimeEstimate estimated_time() {
@@ -138,6 +155,7 @@ class Planner {
   const RunConfig& config_;
   Device& device_;
   const Communicator& ranks_;
+  Checkpoints saved_;
   RunPlan plan_;
 };
 
@@ -199,7 +217,7 @@ std::string disk_text(const RunPlan& plan) {
                                                       format_bytes(double(disk.free)), disk.place));
 }
 
-std::string data_text(const RunPlan& plan) {
+std::string data_text(const RunConfig& config, const RunPlan& plan) {
   const std::string training = plan.training.tokens > 0 ? fmt::format("{} tokens to train on, {}",
                                                                       grouped(plan.training.tokens),
                                                                       epochs_text(plan.epochs))
@@ -208,7 +226,8 @@ std::string data_text(const RunPlan& plan) {
       plan.validation.tokens > 0 ? fmt::format("{} to evaluate on", grouped(plan.validation.tokens))
       : plan.validation.named    ? "none to evaluate on"
                                  : "none to evaluate on (data.validation is empty)";
-  return training + ", " + validation;
+  const std::string both = plan.lacks_data ? "" : text_of_shards_in_both(config.data);
+  return training + ", " + validation + (both.empty() ? "" : "; " + both);
 }
 
 std::string tokenizer_text(const RunConfig& config, const RunPlan& plan) {
@@ -276,8 +295,9 @@ nlohmann::ordered_json time_json(const TimeEstimate& time) {
 
 }  // namespace
 
-RunPlan plan_of(const ChosenRows& chosen, Device& device, const Communicator& ranks) {
-  return Planner(chosen, device, ranks).run();
+RunPlan plan_of(const ChosenRows& chosen, Device& device, const Communicator& ranks,
+                Checkpoints saved) {
+  return Planner(chosen, device, ranks, saved).run();
 }
 
 std::string verdict(const RunConfig& config, const RunPlan& plan) {
@@ -287,7 +307,7 @@ std::string verdict(const RunConfig& config, const RunPlan& plan) {
   text += row("rows on GPUs", "{}", rows_on_gpus_text(plan.on_gpus));
   text += row("duration", "{}", duration_text(config, plan));
   text += row("disk", "{}", disk_text(plan));
-  text += row("data", "{}", data_text(plan));
+  text += row("data", "{}", data_text(config, plan));
   text += row("tokenizer", "{}", tokenizer_text(config, plan));
   if (plan.problems.empty()) return text + row("start", "ready");
   text += row("start", "not ready, {}:", counted(std::ssize(plan.problems), "problem"));
@@ -316,6 +336,15 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
                                               : nlohmann::ordered_json(disk.free)},
             {"place", disk.place}}},
           {"data", data_json(config, plan)}};
+}
+
+void warn_of_little_disk(const RunConfig& config, Device& device, Checkpoints saved) {
+  PlannedDisk disk = disk_of(config, device);
+  try {
+    find_room(config, disk, needed_of(disk, saved));
+  } catch (const Error& problem) {
+    spdlog::warn("{}", problem.what());
+  }
 }
 
 // A run that ended before it finished its first step has nothing to resume, so it may start again.

@@ -33,6 +33,9 @@ struct PlannedDisk {
   int64_t free = 0;                               // bytes
 };
 
+// Whether the run is new or goes on from a checkpoint.
+enum class Checkpoints : uint8_t { kNone, kSome };
+
 struct RunPlan {
   std::vector<std::string> problems{};           // why the run cannot start; empty: it can
   int64_t needed = 0;                            // bytes of memory
@@ -55,7 +58,8 @@ struct RunPlan {
 // for a fraction of a second to measure the device. A micro-batch without rows is a whole step:
 // `chosen` has the rows that choose_rows() chose.
 RunPlan plan_of(const ChosenRows& chosen, Device& device,
-                const Communicator& ranks = Communicator::single());
+                const Communicator& ranks = Communicator::single(),
+                Checkpoints saved = Checkpoints::kNone);
 
 // The plan as text, and as JSON (docs/formats.md).
 std::string verdict(const RunConfig& config, const RunPlan& plan);
@@ -73,5 +77,9 @@ struct RunPlace {
 };
 // Throws Error if the directory cannot be created or its free space is not known.
 RunPlace place_of(const RunConfig& config);
+
+// Logs a warning if the checkpoints of the run do not fit on its disk: all of a new run, the next
+// one of a run that has some.
+void warn_of_little_disk(const RunConfig& config, Device& device, Checkpoints saved);
 
 }  // namespace mpt

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/json/config_reader.h"
+#include "core/text.h"
 #include "inference/weights_checkpoint.h"
 #include "optim/rule_list.h"
 #include "optim/schedule.h"
@@ -154,6 +155,63 @@ void check_bound(const std::string& checkpoint, const RunConfig& before, const R
       checkpoint, was ? "with" : "without");
 }
 
+struct ChangedKey {
+  std::string key, before, now;  // values as text
+};
+
+std::vector<ChangedKey> changed_keys(const nlohmann::json& before, const nlohmann::json& now) {
+  nlohmann::json both = before;
+  both.update(now);
+  std::vector<ChangedKey> changes;
+  for (const auto& [pointer, unused] : both.items()) {
+    const auto text = [&](const nlohmann::json& flat) {
+      const nlohmann::json value = flat.value(pointer, nlohmann::json());
+      return value.is_null() ? std::string("not set") : value.dump();
+    };
+    if (text(before) != text(now)) changes.push_back({dotted(pointer), text(before), text(now)});
+  }
+  return changes;
+}
+
+// Of several such keys, names the rule, on which others depend.
+void refuse_fixed(const std::vector<ChangedKey>& changes, const std::string& checkpoint) {
+  auto found = std::ranges::find(changes, "optimizer.rule", &ChangedKey::key);
+  if (found == changes.end()) found = std::ranges::find_if(changes, is_fixed, &ChangedKey::key);
+  if (found == changes.end()) return;
+  const bool by_phase =
+      found->key.starts_with("optimizer.") || found->key.starts_with("precision.");
+  throw error(
+      "{}: cannot be resumed with {} = {}: the checkpoint was saved with {}. Restore the value, {}"
+      "or start a new run under another name",
+      checkpoint, found->key, found->now, found->before,
+      by_phase ? "change it from a later step on (phases), " : "");
+}
+
+// The length of the run and its phases have lines of their own; rows that were chosen are those of
+// the phase.
+bool is_told_elsewhere(const std::string& key, const std::optional<RunConfig>& before,
+                       const RunConfig& config) {
+  if (key.starts_with("phases")) return true;
+  if (!before) return false;
+  if (is_among(key, kLength)) return true;
+  return key == "eval.galore_batch_rows" && !(before->phases.empty() && config.phases.empty());
+}
+
+void tell(const ChangedKey& change) {
+  spdlog::log(is_among(change.key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
+              "resume: {} was {}, is now {}", change.key, change.before, change.now);
+}
+
+// One line for all their keys.
+void tell_new_phases(const std::vector<ChangedKey>& changes) {
+  std::vector<std::string> keys;
+  for (const ChangedKey& change : changes)
+    if (change.key.starts_with("phases")) keys.push_back(change.key);
+  if (!keys.empty())
+    spdlog::warn("resume: {} of phases changed, first {}", counted(std::ssize(keys), "key"),
+                 keys.front());
+}
+
 }  // namespace
 
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
@@ -174,25 +232,12 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     name_rows(before, *saved_run);
     name_rows(now, config);
   }
-  nlohmann::json both = before;
-  both.update(now);
-  for (const auto& [pointer, unused] : both.items()) {
-    const std::string key = dotted(pointer);
-    const auto text = [&](const nlohmann::json& flat) {
-      const nlohmann::json value = flat.value(pointer, nlohmann::json());
-      return value.is_null() ? std::string("not set") : value.dump();
-    };
-    if (text(before) == text(now)) continue;
-    if (is_fixed(key))
-      throw error(
-          "{}: cannot be resumed with {} = {}: the checkpoint was saved with {}. Restore the "
-          "value, or start a new run under another name",
-          checkpoint, key, text(now), text(before));
-    if (saved_run && is_among(key, kLength)) continue;  // reported below
-    spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
-                "resume: {} was {}, is now {}", key, text(before), text(now));
-  }
+  const std::vector<ChangedKey> changes = changed_keys(before, now);
+  refuse_fixed(changes, checkpoint);
   if (saved_run) check_bound(checkpoint, *saved_run, config);
+  for (const ChangedKey& change : changes)
+    if (!is_told_elsewhere(change.key, saved_run, config)) tell(change);
+  tell_new_phases(changes);
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
     throw error("{} is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,
