@@ -85,12 +85,4 @@ struct ScaledExport {
   }
 };
 
-inline std::vector<float> file_values(const SafetensorsReader& file, const std::string& name) {
-  const auto& entry = file.at(name);
-  if (entry.type == StoredType::kF32) return stored_values<float>(file, entry);
-  std::vector<float> values;
-  for (const bf16 x : stored_values<bf16>(file, entry)) values.push_back(to_float(x));
-  return values;
-}
-
 }  // namespace mpt::test

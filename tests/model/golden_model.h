@@ -12,6 +12,7 @@
 #include "model/activations.h"
 #include "model/llama.h"
 #include "model/llama_config.h"
+#include "support/stored_values.h"
 
 namespace mpt::test {
 
@@ -38,13 +39,6 @@ struct GoldenModel {
     return std::ranges::count_if(targets, [](int32_t t) { return t >= 0; });
   }
 };
-
-template <class T>
-std::vector<T> stored_values(const SafetensorsReader& file, const SafetensorsReader::Entry& entry) {
-  std::vector<T> values(size_t(entry.bytes()) / sizeof(T));
-  file.read(entry, 0, std::as_writable_bytes(std::span(values)));
-  return values;
-}
 
 inline std::string golden_path(std::string_view name) {
   return std::string(MPT_SOURCE_DIR "/tests/golden/").append(name).append(".safetensors");

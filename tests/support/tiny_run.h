@@ -10,6 +10,7 @@
 #include "data/token_stream.h"
 #include "device/device.h"
 #include "support/draws.h"
+#include "support/stored_values.h"
 #include "train/trainer.h"
 
 namespace mpt::test {
@@ -101,6 +102,14 @@ inline std::string checkpoint_path(const RunConfig& config, int64_t step) {
 inline std::string tensors_at(const RunConfig& config, int64_t step) {
   return posix_file_system().read_file(checkpoint_path(config, step) +
                                        "/rank_00000_of_00001.safetensors");
+}
+
+// A tensor in FP32 or BF16 that a single rank saved.
+inline std::vector<float> saved_values(const RunConfig& config, int64_t step,
+                                       const std::string& name) {
+  const SafetensorsReader file(posix_file_system(),
+                               checkpoint_path(config, step) + "/rank_00000_of_00001.safetensors");
+  return file_values(file, name);
 }
 
 // The metrics without values that depend on a clock.

@@ -226,8 +226,14 @@ TEST_P(Kills, AtAnyMoment) {
       expect_newest_is_good(config(name));
       campaign.lost += last_step_logged(config(name)) - newest_committed(config(name));
     }
+    const int64_t newest = newest_committed(config(name));
     const ProgramResult rest = train_to_end(name);
     ASSERT_EQ(rest.exit_code, 0) << rest.err;
+    if (newest > 0) {
+      EXPECT_NE(rest.err.find("continuing from " + checkpoint_path(config(name), newest)),
+                std::string::npos)
+          << rest.err;
+    }
     expect_end_of(reference, config(name));
   }
   // A hang would have been ended by the time limit of a run.

@@ -119,6 +119,20 @@ TEST_F(InitFrom, ARunInAnotherFormatIsASource) {
             hash_file(fs, checkpoint_path(first, 3) + "/state.json"));
 }
 
+// Besides the order of the data and the initial weights, which are the same here, there is only
+// stochastic rounding.
+TEST_F(InitFrom, TheSeedIsThatOfStochasticRounding) {
+  std::map<std::string, int> ends;
+  for (const char* const name : {"first", "again", "other"}) {
+    const RunConfig run =
+        started(name, {"data.shuffle=false", "optimizer.weight_rounding=stochastic",
+                       fmt::format("seed={}", std::string_view(name) == "other" ? 8 : 7)});
+    train_started(run);
+    ++ends[tensors_at(run, 3)];
+  }
+  EXPECT_EQ(ends.size(), 2u);
+}
+
 TEST_F(InitFrom, AResumedRunGoesOnFromItsOwnCheckpoints) {
   const RunConfig whole = started("whole"), part = started("part");
   train_started(whole);

@@ -45,9 +45,14 @@ TEST(KillResume, TwentyKillsChangeNothing) {
       }
       ++kills;
     }
+    const RunConfig config = tiny_config(directory.path(), name);
+    const auto newest =
+        CheckpointStore(posix_file_system(), checkpoint_directory(config), {}).latest_good();
     const ProgramResult rest = run_program(train_arguments(directory, name));
     ASSERT_EQ(rest.exit_code, 0) << rest.err;
-    const RunConfig config = tiny_config(directory.path(), name);
+    if (newest) {
+      EXPECT_NE(rest.err.find("continuing from " + *newest), std::string::npos) << rest.err;
+    }
     ASSERT_TRUE(tensors_at(config, kTinySteps) == last) << name;
     ASSERT_EQ(metrics_of(config), metrics) << name;
   }

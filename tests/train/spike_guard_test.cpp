@@ -10,6 +10,7 @@
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
+#include "train/adamw_run.h"
 #include "train/resume/resume_check.h"
 
 namespace mpt::test {
@@ -141,6 +142,17 @@ TEST_F(SpikeRun, IsLeftOutByAnyNumberOfRanks) {
   }
 }
 
+// Bias correction counts updates.
+TEST_F(SpikeRun, IsNoUpdateOfTheMoments) {
+  Overrides overrides = kAdamWRun;
+  overrides.emplace_back("train.spike_policy=skip_step");
+  const RunConfig left = run("left", overrides);
+  ASSERT_EQ(spikes_of(left, "skipped"), std::vector<int64_t>{kSpike});
+  expect_adamw_update(left, kSpike - 1, kSpike - 1);
+  expect_adamw_update(left, kSpike + 1, kSpike);
+  expect_adamw_update(left, kTinySteps, kTinySteps - 1);
+}
+
 TEST_F(SpikeRun, IsComparedWithTheSameStepsAfterAResume) {
   const Overrides skip{"train.spike_policy=skip_step"};
   const RunConfig whole = run("whole", skip);
@@ -214,6 +226,8 @@ TEST_F(SpikeRun, ARollbackLeavesNoEvaluation) {
 }
 
 TEST_F(SpikeRun, StopsTheRun) {
+  EXPECT_ERROR(run("unsaved", {"train.spike_policy=stop", "checkpoint.every_steps=20"}),
+               "step 15: a spike", "nothing is saved. Start again");
   EXPECT_ERROR(run("stopped", {"train.spike_policy=stop"}), "step 15: a spike",
                "train.spike_policy=skip_step", "step_00000014");
 }
