@@ -31,19 +31,23 @@ inline void on_ranks(const RunConfig& config, int64_t ranks,
   });
 }
 
-// Trains to the end, from the start or from a checkpoint. One rank: without any of this.
+// Trains one rank to the end, from the start or from a checkpoint.
+inline void train_rank(RankOfRun& rank, const RunConfig& config, const std::string& from = "",
+                       FileSystem& fs = posix_file_system()) {
+  std::unique_ptr<Trainer> trainer;
+  rank.ranks.or_abort([&] {
+    trainer = std::make_unique<Trainer>(config, *rank.device, fs, rank.ranks);
+    from.empty() ? trainer->initialize() : trainer->resume(from);
+    trainer->run();
+  });
+}
+
+// Trains all ranks. One rank: without any of this.
 inline void train_on(int64_t ranks, const RunConfig& config, const std::string& from = "",
                      FileSystem& fs = posix_file_system()) {
   if (ranks == 1) return train(config, from, fs);
   posix_file_system().create_directories(run_directory(config));
-  on_ranks(config, ranks, [&](RankOfRun& rank) {
-    std::unique_ptr<Trainer> trainer;
-    rank.ranks.or_abort([&] {
-      trainer = std::make_unique<Trainer>(config, *rank.device, fs, rank.ranks);
-      from.empty() ? trainer->initialize() : trainer->resume(from);
-      trainer->run();
-    });
-  });
+  on_ranks(config, ranks, [&](RankOfRun& rank) { train_rank(rank, config, from, fs); });
 }
 
 // All weights and states at a step, however many ranks saved them.
