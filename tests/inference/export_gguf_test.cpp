@@ -4,12 +4,15 @@
 // Where MPT_GGUF_PYTHON names an interpreter that has the gguf package, it reads them.
 #include "inference/export_gguf.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "data/sentencepiece/sentencepiece_model.h"
 #include "inference/scaled_checkpoint.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
@@ -36,7 +39,9 @@ class GgufFile {
     const auto tensor_count = number<uint64_t>(), entry_count = number<uint64_t>();
     for (uint64_t i = 0; i < entry_count; ++i) {
       const std::string key = text();
-      metadata[key] = value(number<uint32_t>());
+      const auto type = number<uint32_t>();
+      if (type == 9) arrays[key] = array();
+      metadata[key] = type == 9 ? fmt::format("{} values", arrays[key].size()) : value(type);
     }
     for (uint64_t i = 0; i < tensor_count; ++i) read_tensor();
     data_ = (at_ + 31) / 32 * 32;
@@ -53,6 +58,7 @@ class GgufFile {
   }
 
   std::map<std::string, std::string> metadata;
+  std::map<std::string, std::vector<std::string>> arrays;
   std::map<std::string, Entry> tensors;
 
  private:
@@ -89,14 +95,14 @@ class GgufFile {
       case 8:
         return text();
       default:
-        return array();
+        throw error("no value of type {} is expected", type);
     }
   }
-  std::string array() {
+  std::vector<std::string> array() {
     const auto type = number<uint32_t>();
-    const auto count = number<uint64_t>();
-    for (uint64_t i = 0; i < count; ++i) value(type);
-    return fmt::format("{} values", count);
+    std::vector<std::string> values(number<uint64_t>());
+    for (std::string& each : values) each = value(type);
+    return values;
   }
   void read_tensor() {
     const std::string name = text();
@@ -126,6 +132,53 @@ std::vector<float> in_pairs(const std::vector<float>& rows, int64_t head_dim, in
   return pairs;
 }
 
+// What llama.cpp calls a tensor of these models.
+std::string llama_cpp_name(std::string name) {
+  static const std::map<std::string, std::string> kNames{
+      {"model.embed_tokens", "token_embd"},
+      {"model.norm", "output_norm"},
+      {"lm_head", "output"},
+      {"model.layers.N.input_layernorm", "blk.N.attn_norm"},
+      {"model.layers.N.self_attn.q_proj", "blk.N.attn_q"},
+      {"model.layers.N.self_attn.k_proj", "blk.N.attn_k"},
+      {"model.layers.N.self_attn.v_proj", "blk.N.attn_v"},
+      {"model.layers.N.self_attn.o_proj", "blk.N.attn_output"},
+      {"model.layers.N.self_attn.q_norm", "blk.N.attn_q_norm"},
+      {"model.layers.N.self_attn.k_norm", "blk.N.attn_k_norm"},
+      {"model.layers.N.post_attention_layernorm", "blk.N.ffn_norm"},
+      {"model.layers.N.mlp.gate_proj", "blk.N.ffn_gate"},
+      {"model.layers.N.mlp.up_proj", "blk.N.ffn_up"},
+      {"model.layers.N.mlp.down_proj", "blk.N.ffn_down"}};
+  const size_t digit = name.find_first_of("0123456789");
+  const char layer = digit == std::string::npos ? '\0' : name[digit];
+  if (layer != '\0') name[digit] = 'N';
+  std::string other = kNames.at(name.substr(0, name.size() - std::string_view(".weight").size()));
+  std::ranges::replace(other, 'N', layer);
+  return other + ".weight";
+}
+
+// How the tensors of a file differ from those of the Hugging Face export.
+struct Written {
+  uint32_t matrices = 0;   // GGUF's code of their type
+  int64_t paired_dim = 0;  // of heads whose queries and keys are in pairs; 0: none are
+};
+void expect_tensors(const GgufFile& file, const SafetensorsReader& plain, const Written& written) {
+  for (const auto& entry : plain.tensors()) {
+    const std::string name = llama_cpp_name(entry.name);
+    ASSERT_TRUE(file.tensors.contains(name)) << name;
+    EXPECT_EQ(file.tensors.at(name).shape, entry.shape) << name;
+    const uint32_t type = entry.shape.size() == 2 ? written.matrices : 0;
+    EXPECT_EQ(file.tensors.at(name).type, type) << name;
+    std::vector<float> want = file_values(plain, entry.name);
+    if (written.paired_dim > 0 &&
+        (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight")))
+      want = in_pairs(want, written.paired_dim, entry.shape[1]);
+    for (float& x : want)
+      if (type != 0) x = type == 1 ? fp16_decode(fp16_nearest(x)) : rounded_to<bf16>(x);
+    EXPECT_EQ(file.values(name), want) << name;
+  }
+}
+
 TEST(ExportGguf, HoldsTheWeightsOfTheHuggingFaceExport) {
   const std::array<std::pair<MatrixType, uint32_t>, 4> types{{{MatrixType::kStored, 0},
                                                               {MatrixType::kF32, 0},
@@ -136,20 +189,67 @@ TEST(ExportGguf, HoldsTheWeightsOfTheHuggingFaceExport) {
   for (const auto& [type, code] : types) {
     const GgufFile file(exported.run(fmt::format("{}.gguf", name_of(type)), of_type(type)));
     EXPECT_EQ(file.tensors.size(), plain.tensors().size());
-    for (const auto& entry : plain.tensors()) {
-      const std::string name = gguf_name(entry.name);
-      ASSERT_TRUE(file.tensors.contains(name)) << name;
-      EXPECT_EQ(file.tensors.at(name).shape, entry.shape) << name;
-      const bool matrix = entry.shape.size() == 2;
-      EXPECT_EQ(file.tensors.at(name).type, matrix ? code : 0u) << name;
-      std::vector<float> want = file_values(plain, entry.name);
-      if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight"))
-        want = in_pairs(want, 16, 64);
-      for (float& x : want)
-        if (matrix && code != 0) x = code == 1 ? fp16_decode(fp16_nearest(x)) : rounded_to<bf16>(x);
-      EXPECT_EQ(file.values(name), want) << name;
-    }
+    expect_tensors(file, plain, {.matrices = code, .paired_dim = 16});
   }
+}
+
+const RopeScaling kLlama3Scaling{.rope_type = RopeType::kLlama3,
+                                 .factor = 4,
+                                 .low_freq_factor = 1,
+                                 .high_freq_factor = 4,
+                                 .original_max_position_embeddings = 128};
+
+ScaledModel grouped_model() {
+  ScaledModel model{.linears = {.format = WeightFormat::kF32}};
+  model.model.num_key_value_heads = 2;
+  model.model.head_size = 32;
+  return model;
+}
+
+// Divisors by the formula in Python: 1 to a wavelength of 128 / 4, 4 from 128 on.
+TEST(ExportGguf, Llama32HasGroupsAndATiedHeadAndScaledFrequencies) {
+  ScaledModel model = grouped_model();
+  model.model.tie_word_embeddings = true;
+  model.model.rope_scaling = kLlama3Scaling;
+  const ScaledExport exported(model);
+  const SafetensorsReader plain(posix_file_system(), exported.run("hf") + "/model.safetensors");
+  const GgufFile file(exported.run("model.gguf", kGguf));
+  EXPECT_EQ(file.metadata.at("general.architecture"), "llama");
+  EXPECT_EQ(file.metadata.at("llama.attention.head_count"), "4");
+  EXPECT_EQ(file.metadata.at("llama.attention.head_count_kv"), "2");
+  EXPECT_EQ(file.metadata.at("llama.attention.key_length"), "32");
+  EXPECT_EQ(file.metadata.at("llama.attention.value_length"), "32");
+  EXPECT_EQ(file.metadata.at("llama.rope.dimension_count"), "32");
+  EXPECT_FALSE(file.metadata.contains("llama.rope.scaling.type"));
+  EXPECT_EQ(file.tensors.size(), plain.tensors().size() + 1);
+  EXPECT_FALSE(file.tensors.contains("output.weight"));
+  expect_tensors(file, plain, {.matrices = 0, .paired_dim = 32});
+  ASSERT_TRUE(file.tensors.contains("rope_freqs.weight"));
+  EXPECT_EQ(file.tensors.at("rope_freqs.weight").type, 0u);
+  EXPECT_EQ(file.tensors.at("rope_freqs.weight").shape, std::vector<int64_t>{16});
+  const std::vector<float> want{1, 1, 1, 1.1041546f, 1.9634954f, 3.4916434f, 4, 4,
+                                4, 4, 4, 4,          4,          4,          4, 4};
+  const std::vector<float> divisors = file.values("rope_freqs.weight");
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_FLOAT_EQ(divisors[i], want[i]) << i;
+}
+
+// llama.cpp rotates the halves of a head of qwen3 as they are.
+TEST(ExportGguf, Qwen3HasNormedHeadsInTheirOrder) {
+  ScaledModel model = grouped_model();
+  model.model.qk_norm = true;
+  model.model.rope_scaling = {.rope_type = RopeType::kLinear, .factor = 4};
+  const ScaledExport exported(model);
+  const SafetensorsReader plain(posix_file_system(), exported.run("hf") + "/model.safetensors");
+  const GgufFile file(exported.run("model.gguf", kGguf));
+  EXPECT_EQ(file.metadata.at("general.architecture"), "qwen3");
+  EXPECT_EQ(file.metadata.at("qwen3.attention.head_count"), "4");
+  EXPECT_EQ(file.metadata.at("qwen3.attention.head_count_kv"), "2");
+  EXPECT_EQ(file.metadata.at("qwen3.rope.scaling.type"), "linear");
+  EXPECT_EQ(file.metadata.at("qwen3.rope.scaling.factor"), "4");
+  EXPECT_EQ(file.tensors.size(), plain.tensors().size());
+  EXPECT_TRUE(file.tensors.contains("blk.1.attn_k_norm.weight"));
+  EXPECT_TRUE(file.tensors.contains("output.weight"));
+  expect_tensors(file, plain, {.matrices = 0});
 }
 
 // FP16 scales times E4M3 codes have more bits than BF16.
@@ -206,6 +306,14 @@ TEST(ExportGguf, MetadataDescribesModelAndTokenizer) {
 
 // --- metadata of single options ------------------------------------------------------------------
 
+GgufFile metadata_file(const RunConfig& config, const Tokenizer& tokenizer) {
+  const TempDirectory directory;
+  const std::string path = directory / "model.gguf";
+  GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
+  writer.commit();
+  return GgufFile(path);
+}
+
 bool has_entry(const GgufMetadata& metadata, const std::string& text) {
   return metadata.bytes().find(text) != std::string::npos;
 }
@@ -236,11 +344,7 @@ TEST(ExportGguf, ByteLevelTokenizersHaveTheirKeys) {
     SCOPED_TRACE(name);
     const Tokenizer tokenizer = subword_tokenizer(name);
     const CapturedLog log;
-    const TempDirectory directory;
-    const std::string path = directory / "model.gguf";
-    GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
-    writer.commit();
-    const GgufFile file(path);
+    const GgufFile file = metadata_file(config, tokenizer);
     EXPECT_EQ(file.metadata.at("tokenizer.ggml.model"), "gpt2");
     EXPECT_EQ(file.metadata.at("tokenizer.ggml.pre"), pre);
     EXPECT_EQ(file.metadata.at("tokenizer.ggml.tokens"), "430 values");
@@ -252,6 +356,59 @@ TEST(ExportGguf, ByteLevelTokenizersHaveTheirKeys) {
     EXPECT_EQ(file.metadata.at("tokenizer.ggml.add_bos_token"), "false");
     EXPECT_EQ(log.text().find("NFC") != std::string::npos, std::string(name) == "qwen2");
   }
+}
+
+// Codes of types as llama.cpp and SentencePiece number them.
+const std::map<PieceType, std::string> kTypeCodes{
+    {PieceType::kNormal, "1"},      {PieceType::kUnknown, "2"}, {PieceType::kControl, "3"},
+    {PieceType::kUserDefined, "4"}, {PieceType::kUnused, "5"},  {PieceType::kByte, "6"}};
+
+// 420 pieces, and tokens that no text has for the other rows of the embedding.
+TEST(ExportGguf, PiecesAreThoseOfTheSentencePieceModel) {
+  RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  config.model.vocab_size = 422;
+  const Tokenizer tokenizer =
+      Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/tokenizers/bpe_bare.model");
+  std::vector<std::string> tokens, scores, types;
+  for (const Piece& piece : parse_sentencepiece_model(tokenizer.model_bytes()).pieces) {
+    tokens.push_back(piece.text);
+    scores.push_back(fmt::format("{}", piece.score));
+    types.push_back(kTypeCodes.at(piece.type));
+  }
+  ASSERT_EQ(tokens.size(), 420u);
+  for (const auto* token : {"[PAD420]", "[PAD421]"}) {
+    tokens.emplace_back(token);
+    scores.emplace_back("-1000");
+    types.emplace_back("5");
+  }
+  const GgufFile file = metadata_file(config, tokenizer);
+  EXPECT_EQ(file.arrays.at("tokenizer.ggml.tokens"), tokens);
+  EXPECT_EQ(file.arrays.at("tokenizer.ggml.scores"), scores);
+  EXPECT_EQ(file.arrays.at("tokenizer.ggml.token_type"), types);
+  EXPECT_EQ(file.metadata.at("tokenizer.ggml.padding_token_id"), "3");
+}
+
+TEST(ExportGguf, TokensAndMergesAreThoseOfTheTokenizerJson) {
+  RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  config.model.vocab_size = 426;
+  const Tokenizer tokenizer = subword_tokenizer("qwen2");
+  const auto json = nlohmann::json::parse(posix_file_system().read_file(tokenizer.path()));
+  std::vector<std::string> tokens(426), types(426, "1"), merges;
+  for (const auto& [token, id] : json.at("model").at("vocab").items())
+    tokens.at(id.get<size_t>()) = token;
+  for (const auto& added : json.at("added_tokens")) {
+    tokens.at(added.at("id").get<size_t>()) = added.at("content");
+    types.at(added.at("id").get<size_t>()) = added.at("special").get<bool>() ? "3" : "4";
+  }
+  tokens.back() = "[PAD425]";
+  types.back() = "5";
+  for (const auto& merge : json.at("model").at("merges"))
+    merges.push_back(merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  const GgufFile file = metadata_file(config, tokenizer);
+  EXPECT_EQ(file.arrays.at("tokenizer.ggml.tokens"), tokens);
+  EXPECT_EQ(file.arrays.at("tokenizer.ggml.token_type"), types);
+  EXPECT_EQ(file.arrays.at("tokenizer.ggml.merges"), merges);
+  EXPECT_EQ(std::ranges::count(types, "4"), 2);
 }
 
 // A tokenizer with a part of its file replaced.
@@ -280,11 +437,7 @@ TEST(ExportGguf, DigitsApartAreNamed) {
         {"type": "Digits", "individual_digits": )" +
                               individual + R"(}, {"type": "ByteLevel", "add_prefix_space": false,
          "trim_offsets": true, "use_regex": true}])");
-    const TempDirectory directory;
-    const std::string path = directory / "model.gguf";
-    GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
-    writer.commit();
-    return GgufFile(path).metadata.at("tokenizer.ggml.pre");
+    return metadata_file(config, tokenizer).metadata.at("tokenizer.ggml.pre");
   };
   EXPECT_EQ(name_of_split("true"), "smollm");
   EXPECT_ERROR(name_of_split("false"), "SmolLM only", "--no-tokenizer");
@@ -331,11 +484,7 @@ TEST(ExportGguf, TheLineOfTheVersionIsNoMerge) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   const Tokenizer tokenizer =
       changed_tokenizer("llama3", R"("merges":[)", R"("merges":["#version: 0.2",)");
-  const TempDirectory directory;
-  const std::string path = directory / "model.gguf";
-  GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
-  writer.commit();
-  EXPECT_EQ(GgufFile(path).metadata.at("tokenizer.ggml.merges"), "164 values");
+  EXPECT_EQ(metadata_file(config, tokenizer).metadata.at("tokenizer.ggml.merges"), "164 values");
 }
 
 TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
@@ -352,6 +501,16 @@ TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
   const Tokenizer tiktoken =
       Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken");
   EXPECT_ERROR(gguf_metadata(config, &tiktoken, kGguf), "tiktoken", "--no-tokenizer");
+}
+
+TEST(ExportGguf, NormedHeadsWithLlama3FrequenciesAreRefused) {
+  ScaledModel model = grouped_model();
+  model.model.qk_norm = true;
+  model.model.rope_scaling = kLlama3Scaling;
+  const ScaledExport exported(model);
+  EXPECT_ERROR(exported.run("model.gguf", kGguf), exported.checkpoint, "qk_norm", "llama3",
+               "--format hf");
+  EXPECT_FALSE(posix_file_system().exists(exported.directory / "model.gguf"));
 }
 
 TEST(ExportGguf, ABosThatTheTokenizerLacksIsRefused) {
