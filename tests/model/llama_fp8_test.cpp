@@ -216,6 +216,56 @@ TEST_P(LlamaFp8, IsCloseToBf16) {
 INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants_in_both_layouts()),
                          variant_name);
 
+// --- options that reach the GEMMs ----------------------------------------------------------------
+
+TEST(LlamaFp8Options, OnlyForwardGemmsMaySumFast) {
+  const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
+  for (const bool fast : {true, false})
+    for (const bool head : {true, false}) {
+      PrecisionConfig config = fp8_config();
+      config.fp8_fast_accum_fprop = fast;
+      config.fp8_lm_head = head;
+      BenchOptions options = options_of(config);
+      std::vector<GemmCall> calls;
+      options.fp8_gemm.calls = &calls;
+      ModelBench bench(kConfig, options);
+      initialize(bench);
+      bench.step(model, kBatch.rows);
+      int64_t forward = 0, backward = 0, wide = 0;
+      for (const GemmCall& call : calls) {
+        const bool of_forward = call.a.dtype == DType::kE4M3;  // else it is an output's gradient
+        if (!is_fp8(call.a.dtype)) {
+          ++wide;
+          EXPECT_EQ(call.multiply, Multiply::kFull);
+        } else {
+          ++(of_forward ? forward : backward);
+          EXPECT_EQ(call.multiply, of_forward && fast ? Multiply::kFastFp8 : Multiply::kFull);
+        }
+      }
+      const int64_t linears = 4 * kConfig.num_hidden_layers, chunks = 2;
+      EXPECT_EQ(forward, linears + (head ? chunks : 0));
+      EXPECT_EQ(backward, 2 * forward);
+      EXPECT_EQ(wide, head ? 0 : 3 * chunks);
+    }
+}
+
+TEST(LlamaFp8Options, TheSourceOfCastsChangesCodes) {
+  const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
+  for (const bool head : {false, true}) {
+    const auto outcome_through = [&](Format source) {
+      PrecisionConfig config = fp8_config();
+      config.fp8_cast_source = source;
+      config.fp8_lm_head = head;
+      ModelBench bench(kConfig, options_of(config));
+      initialize(bench);
+      return outcome_of(bench, model, 1);
+    };
+    const Outcome narrow = outcome_through(Format::kBF16), wide = outcome_through(Format::kF32);
+    EXPECT_NE(narrow.losses, wide.losses);
+    EXPECT_FALSE(narrow.gradients == wide.gradients);
+  }
+}
+
 // --- cadence -------------------------------------------------------------------------------------
 
 float history_at(ModelBench& bench, int64_t row, int64_t slot) {

@@ -21,6 +21,7 @@ enum class Fp8Sums : uint8_t { kOfBackend, kInOrder };
 struct Fp8GemmOptions {
   Fp8Layout layout = Fp8Layout::kAny;
   Fp8Sums sums = Fp8Sums::kOfBackend;
+  std::vector<GemmCall>* calls = nullptr;  // takes all that are run, if not null
 };
 
 class Fp8Gemm final : public Gemm {
@@ -33,6 +34,7 @@ class Fp8Gemm final : public Gemm {
   }
   void run(const GemmCall& call) override {
     check_layout(call);
+    if (fp8_.calls != nullptr) fp8_.calls->push_back(call);
     if (is_fp8(call.a.dtype) && fp8_.sums == Fp8Sums::kInOrder)
       sum_in_order(call);
     else
