@@ -2,6 +2,9 @@
 // rows.
 #include "inference/evaluate.h"
 
+#include <cmath>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -65,6 +68,56 @@ TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
     EXPECT_NEAR(one.at("val_loss_family").get<double>() / one.at("val_loss").get<double>(),
                 n / (n + 1), 0.02);
   }
+}
+
+// A model on validation data, with random weights.
+struct RandomWorld {
+  RunConfig config;
+  std::unique_ptr<Device> device = make_device(config.device);
+  std::unique_ptr<Allocator> allocator = device->make_allocator();
+  TrainingModel model{config, *device, *allocator};
+  std::vector<ValidationSet> sets = open_validation_data(config);
+
+  explicit RandomWorld(const RunConfig& of) : config(of) {
+    initialize_weights(model.weights, 0.1, 1, *device);
+    model.weights_changed();
+  }
+};
+
+// Targets behind the end of a document count neither as losses nor as tokens. All sums are of fewer
+// than 2^8 numbers, so that another order changes at most 2^-45 of one in FP64.
+TEST(Evaluate, IsTheMeanOverTheTargetsThatCount) {
+  const TempDirectory directory{memory_directory()};
+  write_tiny_data(directory.path());
+  std::vector<std::string> overrides = kDocumentOverrides;
+  overrides.emplace_back("device.threads=1");
+  RandomWorld world(tiny_config(directory.path(), "documents", overrides));
+  const SequenceSource& rows = *world.sets.at(0).rows;
+  double sum = 0;
+  int64_t targets = 0, positions = 0;
+  for (int64_t i = 0; i < rows.sequences(); ++i) {
+    const Batch batch = read_batch(rows, i, 1);
+    world.model.llama.evaluate({batch.tokens, batch.targets, batch.document_begin});
+    const std::span<const float> losses = world.model.llama.token_losses();
+    for (size_t t = 0; t < batch.targets.size(); ++t) {
+      ++positions;
+      if (batch.targets[t] < 0) continue;
+      sum += double(losses[t]);
+      ++targets;
+    }
+  }
+  ASSERT_LT(targets, positions);
+  ASSERT_LT(targets, 1 << 8);
+  const ValidationResult result = evaluate(
+      world.model.llama, world.sets, {.rows_per_batch = 3, .tokens = 1000, .galore_batch_rows = 2});
+  const double loss = sum / double(targets);
+  EXPECT_EQ(result.all.tokens, targets);
+  EXPECT_NEAR(result.all.loss, loss, loss * 0x1p-45);
+  const nlohmann::ordered_json json = validation_json(result);
+  EXPECT_EQ(json.at("val_tokens"), targets);
+  EXPECT_EQ(json.at("val_loss"), result.all.loss);
+  EXPECT_DOUBLE_EQ(json.at("val_perplexity").get<double>(),
+                   std::exp(json.at("val_loss").get<double>()));
 }
 
 // All ranks leave when one does, and a whole evaluation afterwards is what it was before.
