@@ -146,10 +146,9 @@ void write_directory(FileSystem& fs, const OutputDirectory& output,
   check_output(fs, output);
   const std::string path = without_slashes(output.path), staging = path + ".tmp",
                     replaced = path + ".old";
-  for (const std::string& leftover : {staging, replaced}) {
-    check_replaceable(fs, leftover, output);
-    fs.remove_tree(leftover);
-  }
+  for (const std::string& leftover : {staging, replaced}) check_replaceable(fs, leftover, output);
+  fs.remove_tree(staging);
+  if (fs.exists(path)) fs.remove_tree(replaced);  // else it is all there is, left by a kill
   fs.create_directories(staging);
   try {
     write(staging);
