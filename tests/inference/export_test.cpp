@@ -4,6 +4,7 @@
 // The golden logits are those of transformers, within 7.2e-6 (tests/golden/README.md). Where
 // MPT_TRANSFORMERS_PYTHON names an interpreter that has transformers, it loads an export itself.
 #include <cstdlib>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ using nlohmann::json;
 json json_file(const std::string& path) { return json::parse(posix_file_system().read_file(path)); }
 
 struct Exported {
-  TempDirectory directory;
+  TempDirectory directory{memory_directory()};
   std::string checkpoint = directory / "checkpoint", output = directory / "exported";
 
   explicit Exported(const CheckpointedModel& model) { write_model_checkpoint(checkpoint, model); }
@@ -261,26 +262,88 @@ TEST_F(ExportOverwriting, LeftoversOfACrashAreCleared) {
   EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
 }
 
-// After a failure at any operation the earlier export is there whole, or the new one is; asked
-// again, it works.
-TEST_F(ExportOverwriting, AFailureLeavesAWholeExport) {
-  exported_.run();
-  const std::string whole = fs_.read_file(exported_.output + "/config.json");
-  bool broke = true;
-  for (int64_t n = 1; broke; ++n) {
+// The files of a directory.
+std::map<std::string, std::string> contents_of(const std::string& directory) {
+  FileSystem& fs = posix_file_system();
+  std::map<std::string, std::string> contents;
+  for (const std::string& name : fs.list_directory(directory))
+    contents[name] = fs.read_file(in_directory(directory, name));
+  return contents;
+}
+
+class ExportOverOther : public ExportOverwriting {
+ protected:
+  ExportOverOther() {
+    other_.run({.output = exported_.output});
+    earlier_ = contents_of(exported_.output);
+    exported_.run({.output = exported_.directory / "new"});
+    newer_ = contents_of(exported_.directory / "new");
+    fs_.remove_tree(exported_.directory / "new");
+  }
+  void restore_earlier() {
+    fs_.remove_tree(exported_.output);
+    other_.run({.output = exported_.output});
+  }
+  // Whether the chosen operation was reached.
+  bool fail_at(int64_t n, Fault fault) {
     FaultFileSystem faulty(fs_);
-    faulty.fail_at(n, Fault::kError);
+    faulty.fail_at(n, fault);
     try {
       exported_.run({.output = exported_.output, .overwrite = Overwrite::kYes}, faulty);
     } catch (const Error&) {
     }
-    broke = faulty.broke();
-    ASSERT_LT(n, 1000);
-    ASSERT_EQ(fs_.read_file(exported_.output + "/config.json"), whole) << n;
-    ASSERT_TRUE(fs_.exists(exported_.output + "/model.safetensors")) << n;
+    return faulty.broke();
+  }
+
+  [[nodiscard]] std::map<std::string, std::string> contents_left() const {
+    return contents_of(exported_.output + (fs_.exists(exported_.output) ? "" : ".old"));
+  }
+
+  Exported other_{{.model = small_config(30), .weights = random_weights(small_config(30))}};
+  std::map<std::string, std::string> earlier_, newer_;
+};
+
+// After a failure at any operation the earlier export is there whole, or the new one is; asked
+// again, it works.
+TEST_F(ExportOverOther, AFailureLeavesAWholeExport) {
+  ASSERT_NE(earlier_.at("model.safetensors"), newer_.at("model.safetensors"));
+  for (const Fault fault : {Fault::kError, Fault::kShortWrite}) {
+    int64_t kept = 0, replaced = 0;
+    bool broke = true;
+    for (int64_t n = 1; broke; ++n) {
+      restore_earlier();
+      broke = fail_at(n, fault);
+      ASSERT_LT(n, 1000);
+      const auto left = contents_of(exported_.output);
+      ASSERT_TRUE(left == earlier_ || left == newer_) << n;
+      ++(left == earlier_ ? kept : replaced);
+    }
+    EXPECT_GT(kept, 0);
+    EXPECT_GT(replaced, 0);
   }
   overwrite();
   EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
+}
+
+// Killed at any operation, an export is there whole as well, if only as what was about to be
+// replaced; and a failure of the next attempt does not remove it.
+TEST_F(ExportOverOther, AKillLeavesAWholeExport) {
+  int64_t moved_away = 0;
+  bool broke = true;
+  for (int64_t n = 1; broke; ++n) {
+    restore_earlier();
+    broke = fail_at(n, n % 2 == 0 ? Fault::kStop : Fault::kStopShort);
+    ASSERT_LT(n, 1000);
+    if (!fs_.exists(exported_.output)) ++moved_away;
+    const auto left = contents_left();
+    ASSERT_TRUE(left == earlier_ || left == newer_) << n;
+    fail_at(20, Fault::kError);
+    ASSERT_TRUE(contents_left() == left) << n;
+    overwrite();
+    ASSERT_TRUE(contents_of(exported_.output) == newer_) << n;
+    ASSERT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"})) << n;
+  }
+  EXPECT_EQ(moved_away, 1);
 }
 
 // --- transformers --------------------------------------------------------------------------------
