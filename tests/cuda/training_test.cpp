@@ -385,6 +385,21 @@ TEST_F(CudaRun, AStepNeitherAllocatesNorWaitsMoreThanOnce) {
   EXPECT_EQ(more.captures, few.captures);
 }
 
+// The control of ReplaysWhatItWouldEnqueue.
+TEST_F(CudaRun, WithoutGraphsNothingIsRecorded) {
+  const auto counted = [&](const std::string& graphs) {
+    fake_cuda::reset_counters();
+    train(config("graphs_" + graphs, {"device.cuda_graph=" + graphs}));
+    return fake_cuda::counters();
+  };
+  const fake_cuda::Counters with = counted("true"), without = counted("false");
+  EXPECT_GT(with.captures, 0);
+  EXPECT_GT(with.graph_launches, 0);
+  EXPECT_EQ(without.captures, 0);
+  EXPECT_EQ(without.graph_launches, 0);
+  EXPECT_EQ(without.gemms, with.gemms);
+}
+
 #endif
 
 }  // namespace
