@@ -43,13 +43,6 @@ struct Exported {
   void run() const { run({.output = output}); }
 };
 
-std::vector<float> floats_of(const SafetensorsReader& file, const SafetensorsReader::Entry& entry) {
-  if (entry.type == StoredType::kF32) return stored_values<float>(file, entry);
-  std::vector<float> values;
-  for (const bf16 x : stored_values<bf16>(file, entry)) values.push_back(to_float(x));
-  return values;
-}
-
 void expect_weights(const std::string& path, const GoldenModel& golden, Format format) {
   const SafetensorsReader file(posix_file_system(), path);
   EXPECT_EQ(file.metadata(), (SafetensorsMetadata{{"format", "pt"}}));
@@ -64,7 +57,7 @@ void expect_weights(const std::string& path, const GoldenModel& golden, Format f
     std::vector<float> want = golden.weights.at(spec.name);
     if (format == Format::kBF16)
       for (float& x : want) x = to_float(bf16_nearest(x));
-    EXPECT_EQ(floats_of(file, entry), want) << spec.name;
+    EXPECT_EQ(file_values(file, entry.name), want) << spec.name;
   }
 }
 
@@ -150,7 +143,7 @@ std::vector<float> logits_of_export(const std::string& directory, const GoldenMo
   ModelBench bench(config, {.micro_batch = golden.batch, .keep = Keep::kNothing});
   const SafetensorsReader file(posix_file_system(), directory + "/model.safetensors");
   NamedValues weights;
-  for (const auto& entry : file.tensors()) weights[entry.name] = floats_of(file, entry);
+  for (const auto& entry : file.tensors()) weights[entry.name] = file_values(file, entry.name);
   bench.set_weights(weights);
   return bench.llama().logits(golden.tokens);
 }

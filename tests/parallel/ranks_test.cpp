@@ -349,6 +349,7 @@ TEST(Ranks, SendWhatIsPlanned) {
         TrainingStep work(model, batch, *rank.device);
         const int64_t before = rank.transport.bytes_sent();
         work.enqueue();
+        model.follow_weights(1);
         const int64_t sent = rank.transport.bytes_sent() - before;
         EXPECT_EQ(sent, exchange_plan(config, *rank.device, rank.ranks).volume.total())
             << regime.name << sharding;
@@ -394,7 +395,8 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
       EXPECT_EQ(own_stretches * kRanks, stretches) << what;
       EXPECT_EQ(sent.gradients * kRanks, (kRanks - 1) * (reduced + (sharded ? 0 : gathered)))
           << what;
-      EXPECT_EQ(sent.weights * kRanks, sharded ? (kRanks - 1) * gathered : 0) << what;
+      const int64_t fetched = config.train.ema_decay > 0 ? 2 * gathered : gathered;
+      EXPECT_EQ(sent.weights * kRanks, sharded ? (kRanks - 1) * fetched : 0) << what;
       EXPECT_EQ(sent.norm * kRanks, sharded ? (kRanks - 1) * norm_sums * size_of(DType::kF64) : 0)
           << what;
     }
