@@ -267,6 +267,20 @@ TEST_F(EndToEnd, NoOutputReplacesAnInput) {
     EXPECT_EQ(run({"report", "runs/small", "--output", "page.html"}).exit_code, 0);
 }
 
+TEST_F(EndToEnd, EvalTakesSomeExamplesAndBos) {
+  std::ofstream(*directory_ / "two.jsonl") << R"({"text": "weights of the model"})"
+                                           << "\n"
+                                           << R"({"text": "the loss of the step"})"
+                                           << "\n";
+  const auto task = [](Arguments more) {
+    more.insert(more.end(), {"--tasks", "lambada_openai=two.jsonl", "--json"});
+    return nlohmann::json::parse(eval(more).out).at("tasks").at("lambada_openai");
+  };
+  EXPECT_EQ(task({}).at("examples"), 2);
+  EXPECT_EQ(task({"--task-examples", "1"}).at("examples"), 1);
+  EXPECT_NE(task({"--bos"}).at("perplexity"), task({}).at("perplexity"));
+}
+
 TEST_F(EndToEnd, EvalRefusesWhatIsNoExample) {
   std::ofstream(*directory_ / "bad.jsonl") << "{\"text\": \"a b\"}\n{\"text\": 3}\n";
   const ProgramResult result = run({"eval", "--checkpoint", "runs/small", "--tasks",
@@ -284,6 +298,22 @@ TEST_F(EndToEnd, GenerateIsAFunctionOfTheSeed) {
   };
   EXPECT_EQ(text("1"), text("1"));
   EXPECT_NE(text("1"), text("2"));
+}
+
+// Of one token the draw is that token, however hot.
+TEST_F(EndToEnd, GenerateDrawsFromTheLikeliestTokensIfAsked) {
+  const std::string likeliest = generate({"--temperature", "0"}).out;
+  EXPECT_NE(generate({"--temperature", "3"}).out, likeliest);
+  EXPECT_EQ(generate({"--temperature", "3", "--top-k", "1"}).out, likeliest);
+  EXPECT_EQ(generate({"--temperature", "3", "--top-p", "1e-6"}).out, likeliest);
+}
+
+TEST_F(EndToEnd, GeneratePrependsBosIfAsked) {
+  const auto prompt_tokens = [](Arguments more) {
+    more.emplace_back("--json");
+    return lines_of(generate(more).out).at(0).at("prompt_tokens").get<int64_t>();
+  };
+  EXPECT_EQ(prompt_tokens({"--bos"}), prompt_tokens({}) + 1);
 }
 
 TEST_F(EndToEnd, GenerateTakesPromptsFromFilesAndStandardInput) {
@@ -374,6 +404,32 @@ TEST_F(EndToEnd, ExportWritesADirectory) {
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_TRUE(has(again.err, "--overwrite")) << again.err;
   must({"export", "--checkpoint", "runs/small", "--output", "exported", "--overwrite"});
+}
+
+TEST_F(EndToEnd, ExportConfiguresBosIfAsked) {
+  const auto adds_bos = [](const Arguments& more) {
+    Arguments arguments{"export",   "--checkpoint", "runs/small",
+                        "--output", "with_bos",     "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    must(arguments);
+    return nlohmann::json::parse(content_of(*directory_ / "with_bos/tokenizer_config.json"))
+        .at("add_bos_token");
+  };
+  EXPECT_EQ(adds_bos({}), false);
+  EXPECT_EQ(adds_bos({"--bos"}), true);
+}
+
+// Matrices of FP32 take two bytes more an element than those of BF16: of the embedding and head
+// alone 2 * 310 * 16.
+TEST_F(EndToEnd, ExportWritesMatricesOfTheTypeAsked) {
+  const auto size = [](const Arguments& more) {
+    Arguments arguments{"export", "--checkpoint", "runs/small", "--format",
+                        "gguf",   "--output",     "sized.gguf", "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    must(arguments);
+    return fs::file_size(*directory_ / "sized.gguf");
+  };
+  EXPECT_GE(size({"--type", "f32"}), size({}) + 2 * (2 * 310 * 16));
 }
 
 }  // namespace

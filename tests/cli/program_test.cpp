@@ -378,6 +378,47 @@ TEST_F(TextToShards, OptionsReachTheShards) {
   EXPECT_EQ(manifest.options.at("seed"), 9);
 }
 
+// Each of the 200 documents has more than 64 bytes.
+TEST_F(TextToShards, LongDocumentsAreCutWhereAsked) {
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  const auto documents = [&](const Arguments& more) {
+    EXPECT_EQ(tokenize(more).exit_code, 0);
+    return Manifest::load(directory_ / "data/manifest.json").splits.at("train").documents;
+  };
+  EXPECT_EQ(documents({}), 200);
+  EXPECT_GE(documents({"--max-document-bytes", "64", "--overwrite"}), 400);
+}
+
+// "3" of "trained on       3 lines, 2 KiB of 4 KiB".
+int64_t lines_trained_on(const std::string& summary) {
+  const std::string row = "trained on       ";
+  const size_t at = summary.find(row);
+  EXPECT_NE(at, std::string::npos) << summary;
+  return std::stoll(summary.substr(at + row.size()));
+}
+
+TEST_F(TextToShards, OptionsReachTheTokenizer) {
+  // What is said, and the file.
+  const auto trained = [&](const Arguments& more) {
+    Arguments arguments{"tokenizer", "--input",  "corpus.txt", "--vocab-size",
+                        "290",       "--output", "tok",        "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return std::pair(lines_trained_on(result.out), content_of(directory_ / "tok.model"));
+  };
+  const auto [lines, file] = trained({});
+  EXPECT_GT(trained({"--max-document-bytes", "16"}).first, lines);
+  const Arguments sample{"--sample-bytes", "1500", "--seed", "1"},
+      other_sample{"--sample-bytes", "1500", "--seed", "2"};
+  const auto [sample_lines, sample_file] = trained(sample);
+  EXPECT_LT(sample_lines, lines);
+  EXPECT_EQ(trained(sample).second, sample_file);
+  EXPECT_NE(trained(other_sample).second, sample_file);
+  EXPECT_NE(trained({"--character-coverage", "0.98"}).second,
+            trained({"--character-coverage", "1"}).second);
+}
+
 TEST_F(TextToShards, EarlierShardsAreReplacedOnlyWhenAsked) {
   ASSERT_EQ(train_tokenizer().exit_code, 0);
   ASSERT_EQ(tokenize().exit_code, 0);

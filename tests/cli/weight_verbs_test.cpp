@@ -77,6 +77,21 @@ TEST_F(WeightVerbs, AverageWritesTheMeanOfTheLastCheckpoints) {
   run({"eval", "--checkpoint", "mean"});
 }
 
+// With equal weights it is the plain mean; with others it is another.
+TEST_F(WeightVerbs, AverageTakesADecay) {
+  const auto weights = [&](const Arguments& more) {
+    Arguments arguments{"checkpoint", "average", "runs/tiny", "--last", "2",
+                        "--output",   "mean",    "--weights", "fp32",   "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    run(arguments);
+    run({"export", "--checkpoint", "mean", "--output", "of_mean", "--overwrite"});
+    return scene_.read("of_mean/model.safetensors");
+  };
+  const std::string plain = weights({});
+  EXPECT_EQ(weights({"--decay", "1"}), plain);
+  EXPECT_NE(weights({"--decay", "0.25"}), plain);
+}
+
 // The first mean is the weights, to the bit: those of a run of one step.
 TEST_F(WeightVerbs, AverageWritesTheEmaOfARun) {
   run({"--config", "config.json", "--set", "name=mean_of_one", "--set", "train.steps=1", "--set",

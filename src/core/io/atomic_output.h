@@ -76,8 +76,8 @@ struct OutputDirectory {
 void check_output(FileSystem& fs, const OutputDirectory& output);
 
 // Checks the output, calls `write` with the path of a new directory to fill, then moves it into
-// place. Uses `path`.tmp and `path`.old on the way; a kill between two renames leaves what was to be
-// replaced as `path`.old, where it stays until another call has moved its own into place.
+// place. Uses `path`.tmp and `path`.old on the way; a kill between two renames leaves what was to
+// be replaced as `path`.old, where it stays until another call has moved its own into place.
 void write_directory(FileSystem& fs, const OutputDirectory& output,
                      const std::function<void(const std::string& directory)>& write);
 
