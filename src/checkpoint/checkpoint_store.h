@@ -12,8 +12,8 @@
 // existing step replaces it; the old or the new checkpoint exists at every moment. A run that is
 // resumed from an earlier step sets later checkpoints aside, and so does saving a step below them:
 // they are renamed to .abandoned, so that "newest" does not pick them. Only one run may save at a
-// time (see DirectoryLock). Its rank 0 prepares and commits; other ranks only write their files into the
-// prepared directory (see checkpoint_saver.h).
+// time (see DirectoryLock). Its rank 0 prepares and commits; other ranks only write their files
+// into the prepared directory (see checkpoint_saver.h).
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 // The state of a run is the named tensors, the step, the data cursor, the counts of updates that
 // were left out or made before the moments began, the losses and norms that spikes are compared
 // with, the order of data that was read under another config, and the choices of GEMMs. The next
-// step depends only on these and the config; the number of ranks changes only the order of sums and,
-// with FP8 GEMMs, how often scales move.
+// step depends only on these and the config; the number of ranks changes only the order of sums
+// and, with FP8 GEMMs, how often scales move.
 #pragma once
 
 #include <map>

@@ -108,7 +108,7 @@ class Verb(unittest.TestCase):
 
     def test_writes_one_file_and_says_which(self):
         write_run(self.directory / "run", 5, 5, lambda step: 9.0 - step, "run")
-        (self.directory / "report.html").write_text("an earlier one")
+        (self.directory / "report.html").write_text("<!DOCTYPE html>\nan earlier one")
         done = self.report("run")
         self.assertEqual((done.returncode, done.stdout), (0, "report.html\n"), done.stderr)
         self.assertEqual(sorted(os.listdir(self.directory)), ["report.html", "run"])

@@ -433,8 +433,8 @@ std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environm
                                                const TransportOptions& options,
                                                std::unique_ptr<Transport> launched) {
   check(stream_of(options.stream) != nullptr, "NCCL needs a communication stream");
-  // Sums in switches (NVLS) are not the same in every call. Buffers registered for captured steps can
-  // hang rings between machines (NCCL issue 2389, in 2.24 to 2.31). Settings of the user's stand.
+  // Sums in switches (NVLS) are not the same in every call. Buffers registered for captured steps
+  // can hang rings between machines (NCCL issue 2389, in 2.24 to 2.31). A user's settings stand.
   setenv("NCCL_ALGO", "^NVLS,NVLSTree", /*overwrite=*/0);
   setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   ncclUniqueId id{};

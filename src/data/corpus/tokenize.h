@@ -8,8 +8,8 @@
 // Shards stay in a hidden directory inside the output until all are complete: a run that fails or
 // is killed leaves an earlier run's shards unchanged, and `overwrite` needs disk space for both.
 // After finished shards, how far the run is is written there too (unfinished_run.h), and the
-// next run that is asked the same goes on from there. One with other inputs or options is refused, or
-// begins anew with `overwrite`. Shards without a manifest, left by a run killed at the very end,
+// next run that is asked the same goes on from there. One with other inputs or options is refused,
+// or begins anew with `overwrite`. Shards without a manifest, left by a run killed at the very end,
 // are never mixed with others unless `overwrite` is set.
 #pragma once
 
