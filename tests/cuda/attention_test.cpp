@@ -1,5 +1,7 @@
 // Attention of the GPU: batched gemms against naive FP64 code, and cuDNN against both where there
 // is one.
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -452,6 +454,26 @@ TEST_F(CudaAttentionTest, ByCudnnWithinDocuments) {
       p.cut_at({1, 100, 257, 300, 511});
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
     }
+}
+
+// Where the last tile of keys is half empty, and the only keys that a query sees have scores far
+// below 0: e^-lse overflows in the empty half (pytorch issue 196678).
+TEST_F(CudaAttentionTest, ByCudnnOfUnlikelyKeys) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const AttentionUnderTest tested = cudnn(DeterministicAttention::kOn);
+  for (const int64_t tokens : {192, 320}) {
+    Problem p({.batch = 3, .seq_len = tokens, .heads = 4, .key_value_heads = 2, .head_dim = 64},
+              DType::kBF16, {.spread = 20, .padding = 0});
+    p.cut_at({1, 2, 64, 100, 190});
+    tested.run(p);
+    float least = 0;
+    for (int64_t r = 0; r < p.log_sum_exp.view().rows; ++r)
+      for (int64_t t = 0; t < tokens; ++t) least = std::min(least, p.log_sum_exp.at(r, t));
+    EXPECT_LT(least, -100);
+    for (int64_t r = 0; r < p.d_qkv.view().rows; ++r)
+      for (int64_t c = 0; c < p.d_qkv.view().cols; ++c)
+        ASSERT_TRUE(std::isfinite(p.d_qkv.at(r, c))) << r << "," << c;
+  }
 }
 
 TEST_F(CudaAttentionTest, ByCudnnInAnyOrder) {
