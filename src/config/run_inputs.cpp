@@ -203,11 +203,11 @@ std::string text_of_shards_in_both(const DataConfig& data) {
   std::set<std::filesystem::path> trained;
   for (const CorpusConfig& corpus : data.train)
     for (const std::string& shard : expand_patterns(corpus.files))
-      trained.insert(std::filesystem::canonical(shard));
+      trained.insert(std::filesystem::weakly_canonical(shard));
   std::vector<std::string> both;
   for (const auto& [name, files] : data.validation)
     for (const std::string& shard : expand_patterns(files))
-      if (trained.contains(std::filesystem::canonical(shard))) both.push_back(shard);
+      if (trained.contains(std::filesystem::weakly_canonical(shard))) both.push_back(shard);
   if (both.empty()) return "";
   return fmt::format(
       "{} {} in data.train and in data.validation: the loss there is of text that is "

@@ -280,9 +280,8 @@ class TrainingRun {
   void print_start(const std::string& place) {
     for (const std::string& line : start_lines(config(), device_, start_with(place)))
       spdlog::info(line);
-    if (const std::string both = text_of_shards_in_both(config().data);
-        ranks_.is_root() && !both.empty())
-      spdlog::warn("data: {}", both);
+    const std::string both = ranks_.is_root() ? text_of_shards_in_both(config().data) : "";
+    if (!both.empty()) spdlog::warn("data: {}", both);
     if (spdlog::should_log(spdlog::level::debug))
       spdlog::debug("plan of this run\n{}", plan_report(config(), device_, ranks_));
   }
