@@ -138,7 +138,7 @@ void check_counts(const std::string& path, const TrainState& state) {
 }
 
 json parse_object(const std::string& path, std::string_view text) {
-  json content = parse_written_json(text, path);
+  json content = parse_plain_json(text, path);
   if (content.is_object()) return content;
   throw error("{}: not a JSON object", path);
 }

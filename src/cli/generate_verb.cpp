@@ -180,9 +180,10 @@ bool generate_samples(LlamaDecoder& decoder, const Tokenizer& tokenizer,
 void run_generate(GenerateCommand& command) {
   const std::vector<Prompt> prompts = prompts_of(command);
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
-  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
+  const TokenizerFile file = find_tokenizer(model, command.tokenizer);
   const Tokenizer tokenizer = load_tokenizer(model.config, file);
   command.options.prepend_bos = command.bos || file.prepend_bos;
+  command.options.ends = SpecialIds::within(model.source.ids.eos, model.config.model.vocab_size);
   check_prompts(prompts, tokenizer, command.options, model.config.batch.seq_len);
   LlamaDecoder decoder(model.config.model,
                        {.storage = model.storage(), .max_positions = model.config.batch.seq_len},

@@ -220,7 +220,7 @@ void run_export(ExportCommand& command) {
   check_export_output(posix_file_system(), command.options);
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint,
                                        {.type = DeviceType::kCpu}, use_of_export(command.options));
-  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
+  const TokenizerFile file = find_tokenizer(model, command.tokenizer);
   const std::optional<Tokenizer> tokenizer = tokenizer_of_export(command, model.config, file);
   command.options.prepend_bos = command.bos || file.prepend_bos;
   export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
@@ -242,6 +242,8 @@ void add_export(CLI::App& program) {
              "hf: weights decoded; hf-codes: as stored, for compressed-tensors; gguf: one file, "
              "for llama.cpp");
   add_choice(*verb, "--type", options.type, "matrices of a GGUF file: " + all_names<MatrixType>());
+  add_count(*verb, "--context", options.context, {.least = 1, .most = INT32_MAX},
+            "tokens of the longest text that the files name [batch.seq_len of the run]");
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
   CLI::Option* bos = verb->add_flag(

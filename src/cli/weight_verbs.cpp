@@ -37,9 +37,13 @@ std::string summary_of(const std::string& output, const ImportedModel& imported)
   const LlamaConfig& model = imported.config.model;
   return fmt::format(
              "output           {}\n"
-             "model            {} parameters, vocabulary {}, context {}\n",
+             "model            {} parameters, vocabulary {}, context {}{}\n",
              output, grouped(total_elements(llama_parameters(model))), model.vocab_size,
-             imported.config.batch.seq_len) +
+             imported.config.batch.seq_len,
+             imported.context.value_or(0) > imported.config.batch.seq_len
+                 ? fmt::format(" of {}: export with --context {}", *imported.context,
+                               *imported.context)
+                 : "") +
          weights_row(imported.config, imported.changes) +
          fmt::format("tokenizer        {}\n", imported.note);
 }

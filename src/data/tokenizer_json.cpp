@@ -41,7 +41,13 @@ std::string in_settings(const SentencePieceModel& model) {
   return "";
 }
 
+// Of a piece: the trainer's longest has 512 characters, and to split one takes the square of it.
+constexpr size_t kMostPieceBytes = 4096;
+
 std::string in_piece(const Piece& piece, int64_t id) {
+  if (piece.text.size() > kMostPieceBytes)
+    return fmt::format("piece {} has {} bytes; expected at most {}", id, piece.text.size(),
+                       kMostPieceBytes);
   if (piece.type == PieceType::kUserDefined || piece.type == PieceType::kUnused)
     return fmt::format("piece {}, '{}', is {}; expected normal, control, unknown or byte", id,
                        piece.text, name_of(piece.type));

@@ -198,7 +198,7 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
   else
     config.data.validation = {{"", options.data}};
   config.eval.tokens = options.tokens.value_or(config.eval.tokens);
-  const std::string tokenizer = find_tokenizer(config, "", model.checkpoint).path;
+  const std::string tokenizer = find_tokenizer(model, "").path;
   if (tokenizer.empty() && !config.data.tokenizer.empty())
     spdlog::warn("{} no longer exists: the data is not checked against the run's tokenizer",
                  config.data.tokenizer);

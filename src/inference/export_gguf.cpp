@@ -186,17 +186,18 @@ ModelUse use_of_gguf(MatrixType type) {
   return from_fp32 ? ModelUse::kExportFp32 : ModelUse::kExport;
 }
 
-GgufMetadata gguf_metadata(const RunConfig& config, const Tokenizer* tokenizer,
-                           const ExportOptions& options) {
+GgufMetadata gguf_metadata(const RunConfig& config, const SourceTexts& source,
+                           const Tokenizer* tokenizer, const ExportOptions& options) {
   GgufMetadata metadata;
   metadata.add("general.architecture", std::string_view(architecture_of(config.model)));
   metadata.add("general.name", std::string_view(config.name));
   metadata.add("general.alignment", static_cast<uint32_t>(kGgufAlignment));
-  add_model(metadata, config.model, config.batch.seq_len);
+  add_model(metadata, config.model, context_of_export(config, options));
   if (tokenizer == nullptr)
     metadata.add("tokenizer.ggml.model", "no_vocab");
   else
-    add_tokenizer(metadata, *tokenizer, config.model.vocab_size, options.prepend_bos);
+    add_tokenizer(metadata, *tokenizer, special_ids(source, tokenizer), config.model.vocab_size,
+                  options.prepend_bos);
   return metadata;
 }
 
@@ -232,7 +233,7 @@ void export_gguf(FileSystem& fs, const LoadedModel& model, const Tokenizer* toke
   check_gguf_output(fs, options);
   require_known_rotation(model.config.model, model.checkpoint);
   const StoredType matrices = type_of(options.type, model.storage());
-  GgufMetadata metadata = gguf_metadata(model.config, tokenizer, options);
+  GgufMetadata metadata = gguf_metadata(model.config, model.source, tokenizer, options);
   metadata.add("general.file_type", file_type(matrices));
   const std::vector<NamedTensor> tensors = model.weights->decoded_tensors();
   const std::vector<float> divisors = gguf_frequency_divisors(model.config.model);

@@ -27,8 +27,8 @@ void export_gguf(FileSystem& fs, const LoadedModel& model, const Tokenizer* toke
 ModelUse use_of_gguf(MatrixType type);
 
 // The metadata of the file. `tokenizer` may be null.
-GgufMetadata gguf_metadata(const RunConfig& config, const Tokenizer* tokenizer,
-                           const ExportOptions& options);
+GgufMetadata gguf_metadata(const RunConfig& config, const SourceTexts& source,
+                           const Tokenizer* tokenizer, const ExportOptions& options);
 
 // A tensor's name in the file: "blk.0.attn_q.weight" of "model.layers.0.self_attn.q_proj.weight".
 std::string gguf_name(std::string_view name);

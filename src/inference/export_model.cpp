@@ -8,6 +8,7 @@
 
 #include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer_files/tiktoken_reader.h"
+#include "data/tokenizer_files/tokenizer_settings.h"
 #include "data/tokenizer_json.h"
 #include "inference/export_gguf.h"
 #include "inference/weight_file.h"
@@ -23,7 +24,6 @@ constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kTokenizer = "tokenizer.model";
 constexpr const char* kTokenizerJson = "tokenizer.json";
-constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
 constexpr const char* kTiktoken = "tokenizer.tiktoken";
 constexpr const char* kTiktokenSettings = "tokenizer.tiktoken.json";
@@ -35,31 +35,35 @@ const char* torch_name(WeightFormat masters) {
   return masters == WeightFormat::kF32 ? "float32" : "bfloat16";
 }
 
-ordered_json id_or_null(const Tokenizer* tokenizer, int64_t (Tokenizer::*id)() const) {
-  if (tokenizer == nullptr || (tokenizer->*id)() < 0) return nullptr;
-  return (tokenizer->*id)();
+ordered_json generation_config(const SpecialIds& ids) {
+  return {{"_from_model_config", true}, {"bos_token_id", ids.bos}, {"eos_token_id", ids.eos}};
 }
 
-ordered_json piece_or_null(const Tokenizer& tokenizer, int64_t id) {
-  if (id < 0) return nullptr;
-  return tokenizer.id_to_piece(id);
-}
+// The tokenizer of an export with the special tokens of its model.
+struct NamedTokenizer {
+  const Tokenizer& tokenizer;
+  SpecialIds ids;
 
-ordered_json generation_config(const Tokenizer* tokenizer) {
-  return {{"_from_model_config", true},
-          {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
-          {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)}};
-}
+  // The piece of the first of `of`; null if there is none.
+  [[nodiscard]] ordered_json piece(const nlohmann::json& of) const {
+    const int64_t id = SpecialIds::first(of, tokenizer.vocab_size());
+    return id < 0 ? ordered_json() : ordered_json(tokenizer.id_to_piece(id));
+  }
+  [[nodiscard]] int64_t bos_id() const {
+    return SpecialIds::first(ids.bos, tokenizer.vocab_size());
+  }
+  [[nodiscard]] ordered_json unknown_piece() const { return piece(tokenizer.unk_id()); }
+};
 
-ordered_json special_tokens(const Tokenizer& tokenizer) {
+ordered_json special_tokens(const NamedTokenizer& named) {
   ordered_json tokens = ordered_json::object();
-  const auto add = [&](const char* key, int64_t id) {
-    if (id >= 0) tokens[key] = tokenizer.id_to_piece(id);
+  const auto add = [&](const char* key, const ordered_json& piece) {
+    if (!piece.is_null()) tokens[key] = piece;
   };
-  add("bos_token", tokenizer.bos_id());
-  add("eos_token", tokenizer.eos_id());
-  add("unk_token", tokenizer.unk_id());
-  add("pad_token", tokenizer.pad_id());
+  add("bos_token", named.piece(named.ids.bos));
+  add("eos_token", named.piece(named.ids.eos));
+  add("unk_token", named.unknown_piece());
+  add("pad_token", named.piece(named.ids.pad));
   return tokens;
 }
 
@@ -85,19 +89,19 @@ enum class TokenizerJson : uint8_t { kWritten, kNone };
 // PreTrainedTokenizerFast takes tokenizer.json as it is, and `split_special_tokens` lets "</s>" in
 // a text be text. LlamaTokenizer reads tokenizer.model; with `legacy`, SentencePiece splits the
 // unmodified text, as in the training data.
-ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& config,
+ordered_json tokenizer_config(const NamedTokenizer& named, const RunConfig& config,
                               const ExportOptions& options, TokenizerJson json) {
   const bool written = json == TokenizerJson::kWritten;
   ordered_json content{{"tokenizer_class", written ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
                        {"add_bos_token", options.prepend_bos},
                        {"add_eos_token", false},
-                       {"bos_token", piece_or_null(tokenizer, tokenizer.bos_id())},
-                       {"eos_token", piece_or_null(tokenizer, tokenizer.eos_id())},
-                       {"unk_token", piece_or_null(tokenizer, tokenizer.unk_id())},
-                       {"pad_token", piece_or_null(tokenizer, tokenizer.pad_id())},
+                       {"bos_token", named.piece(named.ids.bos)},
+                       {"eos_token", named.piece(named.ids.eos)},
+                       {"unk_token", named.unknown_piece()},
+                       {"pad_token", named.piece(named.ids.pad)},
                        {"clean_up_tokenization_spaces", false},
                        {"legacy", true},
-                       {"model_max_length", config.batch.seq_len},
+                       {"model_max_length", context_of_export(config, options)},
                        {"sp_model_kwargs", ordered_json::object()}};
   if (written) content["split_special_tokens"] = true;
   return content;
@@ -118,7 +122,8 @@ void write_json(FileSystem& fs, const std::string& path, const ordered_json& con
 
 // tokenizer.json, unless it would give other ids than the tokenizer.
 TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
-                                   const Tokenizer& tokenizer, const ExportOptions& options) {
+                                   const NamedTokenizer& named, const ExportOptions& options) {
+  const Tokenizer& tokenizer = named.tokenizer;
   const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
   if (const std::string reason = not_in_tokenizer_json(model); !reason.empty()) {
     spdlog::warn(
@@ -127,18 +132,18 @@ TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
         tokenizer.path(), reason, kTokenizer);
     return TokenizerJson::kNone;
   }
-  write_json(fs, path, tokenizer_json(model, options.prepend_bos ? tokenizer.bos_id() : -1));
+  write_json(fs, path, tokenizer_json(model, options.prepend_bos ? named.bos_id() : -1));
   return TokenizerJson::kWritten;
 }
 
-void write_sentencepiece(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+void write_sentencepiece(FileSystem& fs, const std::string& directory, const NamedTokenizer& named,
                          const RunConfig& config, const ExportOptions& options) {
-  write_text(fs, in_directory(directory, kTokenizer), tokenizer.model_bytes());
+  write_text(fs, in_directory(directory, kTokenizer), named.tokenizer.model_bytes());
   const TokenizerJson json =
-      write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), tokenizer, options);
+      write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), named, options);
   write_json(fs, in_directory(directory, kTokenizerConfig),
-             tokenizer_config(tokenizer, config, options, json));
-  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(tokenizer));
+             tokenizer_config(named, config, options, json));
+  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(named));
 }
 
 void warn_of_bos(const Tokenizer& tokenizer, const ExportOptions& options) {
@@ -150,16 +155,17 @@ void warn_of_bos(const Tokenizer& tokenizer, const ExportOptions& options) {
 }
 
 // tokenizer.json as it is, with what PreTrainedTokenizerFast wants beside it.
-void write_subwords(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+void write_subwords(FileSystem& fs, const std::string& directory, const NamedTokenizer& named,
                     const RunConfig& config, const ExportOptions& options) {
-  warn_of_bos(tokenizer, options);
-  write_text(fs, in_directory(directory, kTokenizerJson), tokenizer.model_bytes());
+  warn_of_bos(named.tokenizer, options);
+  write_text(fs, in_directory(directory, kTokenizerJson), named.tokenizer.model_bytes());
   ordered_json content{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"add_bos_token", options.prepend_bos},  // for import; the template rules
                        {"clean_up_tokenization_spaces", false},
-                       {"model_max_length", config.batch.seq_len}};
-  content.update(special_tokens(tokenizer));
+                       {"model_max_length", context_of_export(config, options)}};
+  content.update(special_tokens(named));
   write_json(fs, in_directory(directory, kTokenizerConfig), content);
-  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(tokenizer));
+  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(named));
 }
 
 void write_tiktoken(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer) {
@@ -170,15 +176,15 @@ void write_tiktoken(FileSystem& fs, const std::string& directory, const Tokenize
   write_text(fs, in_directory(directory, kTiktokenSettings), files.settings + "\n");
 }
 
-void write_tokenizer(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+void write_tokenizer(FileSystem& fs, const std::string& directory, const NamedTokenizer& named,
                      const RunConfig& config, const ExportOptions& options) {
-  switch (tokenizer.kind()) {
+  switch (named.tokenizer.kind()) {
     case TokenizerKind::kSentencePiece:
-      return write_sentencepiece(fs, directory, tokenizer, config, options);
+      return write_sentencepiece(fs, directory, named, config, options);
     case TokenizerKind::kTokenizerJson:
-      return write_subwords(fs, directory, tokenizer, config, options);
+      return write_subwords(fs, directory, named, config, options);
     case TokenizerKind::kTiktoken:
-      return write_tiktoken(fs, directory, tokenizer);
+      return write_tiktoken(fs, directory, named.tokenizer);
   }
 }
 
@@ -187,17 +193,36 @@ void write_files(FileSystem& fs, const std::string& directory, const LoadedModel
   const bool codes = options.format == ExportFormat::kHfCodes;
   const std::vector<FileTensor> tensors =
       codes ? code_file(*model.weights, model.checkpoint) : decoded_file(*model.weights);
-  ordered_json config = hugging_face_config(model.config, tokenizer);
+  const SpecialIds ids = special_ids(model.source, tokenizer);
+  ordered_json config = hugging_face_config(model.config, ids, options);
   if (codes) add_quantization(config, model.config);
   write_json(fs, in_directory(directory, kConfig), config);
-  write_json(fs, in_directory(directory, kGenerationConfig), generation_config(tokenizer));
+  write_json(fs, in_directory(directory, kGenerationConfig), generation_config(ids));
   write_weight_file(fs, in_directory(directory, kWeights), *model.device, tensors);
-  if (tokenizer != nullptr) write_tokenizer(fs, directory, *tokenizer, model.config, options);
+  if (tokenizer != nullptr)
+    write_tokenizer(fs, directory, {*tokenizer, ids}, model.config, options);
 }
 
 }  // namespace
 
-ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* tokenizer) {
+SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer) {
+  SpecialIds ids = source.ids;
+  if (tokenizer == nullptr) return ids;
+  const auto complete = [](nlohmann::json& of, int64_t id) {
+    if (of.is_null() && id >= 0) of = id;
+  };
+  complete(ids.bos, tokenizer->bos_id());
+  complete(ids.eos, tokenizer->eos_id());
+  complete(ids.pad, tokenizer->pad_id());
+  return ids;
+}
+
+int64_t context_of_export(const RunConfig& config, const ExportOptions& options) {
+  return options.context.value_or(config.batch.seq_len);
+}
+
+ordered_json hugging_face_config(const RunConfig& config, const SpecialIds& ids,
+                                 const ExportOptions& options) {
   const LlamaConfig& model = config.model;
   ordered_json content{{"architectures", {model.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
                        {"model_type", model.qk_norm ? "qwen3" : "llama"},
@@ -208,7 +233,7 @@ ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* token
                        {"num_key_value_heads", model.key_value_heads()},
                        {"head_dim", model.head_dim()},
                        {"vocab_size", model.vocab_size},
-                       {"max_position_embeddings", config.batch.seq_len},
+                       {"max_position_embeddings", context_of_export(config, options)},
                        {"hidden_act", "silu"},
                        {"rms_norm_eps", model.rms_norm_eps},
                        {"rope_theta", model.rope_theta},
@@ -216,9 +241,9 @@ ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* token
                        {"tie_word_embeddings", model.tie_word_embeddings},
                        {"attention_bias", false},
                        {"torch_dtype", torch_name(config.precision.weights)},
-                       {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
-                       {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
-                       {"pad_token_id", nullptr},
+                       {"bos_token_id", ids.bos},
+                       {"eos_token_id", ids.eos},
+                       {"pad_token_id", ids.pad},
                        {"use_cache", true}};
   content[model.qk_norm ? "use_sliding_window" : "mlp_bias"] = false;
   if (model.rope_scaling.rope_type != RopeType::kDefault)

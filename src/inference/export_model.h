@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,9 @@ struct ExportOptions {
   MatrixType type = MatrixType::kStored;
   Overwrite overwrite = Overwrite::kNo;
   bool prepend_bos = false;  // whether readers of the tokenizer begin texts so
+  // Tokens of the longest text that the files name (max_position_embeddings); none: those of a row
+  // in training.
+  std::optional<int64_t> context{};
 };
 
 // How the weights have to be loaded.
@@ -58,7 +62,12 @@ void check_export_output(FileSystem& fs, const ExportOptions& options);
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options);
 
+// Each as the source of an imported model has it, else as the tokenizer, which may be null.
+SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer);
+int64_t context_of_export(const RunConfig& config, const ExportOptions& options);
+
 // config.json of the export.
-nlohmann::ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* tokenizer);
+nlohmann::ordered_json hugging_face_config(const RunConfig& config, const SpecialIds& ids,
+                                           const ExportOptions& options);
 
 }  // namespace mpt

@@ -132,13 +132,17 @@ struct Continuation {
   TextStream text;
   int64_t tokens = 0;  // EOS included
 
+  [[nodiscard]] bool ends_text(int32_t token) const {
+    return token == tokenizer.eos_id() ||
+           std::ranges::find(options.ends, token) != options.ends.end();
+  }
   // `logits` are those of the first new token.
   StopReason run(std::vector<float> logits) {
     while (true) {
       const int32_t token =
           sample_token(spelled(logits, tokenizer), options.sampling, decoder.position());
       ++tokens;
-      if (token == tokenizer.eos_id()) return StopReason::kEndOfText;
+      if (ends_text(token)) return StopReason::kEndOfText;
       if (!sink(text.add(token))) return StopReason::kReaderGone;
       if (tokens == options.max_tokens) return StopReason::kMaxTokens;
       if (decoder.position() == decoder.max_positions()) return StopReason::kContextFull;

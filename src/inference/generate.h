@@ -59,7 +59,8 @@ struct GenerateOptions {
   std::string prompt;  // "": a text from its beginning
   int64_t max_tokens = 100;
   SamplingOptions sampling{};
-  bool prepend_bos = false;  // in front of the prompt
+  bool prepend_bos = false;     // in front of the prompt
+  std::vector<int64_t> ends{};  // tokens that end a text as the tokenizer's EOS does
 };
 
 enum class StopReason : uint8_t { kMaxTokens, kEndOfText, kContextFull, kReaderGone };

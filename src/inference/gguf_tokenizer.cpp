@@ -13,7 +13,9 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "data/subword/subword_tokenizer.h"
+#include "data/tokenizer_files/json_node.h"
 #include "data/tokenizer_files/tokenizer_json_model.h"
 #include "data/tokenizer_json.h"
 
@@ -129,32 +131,35 @@ constexpr std::array<KnownSplit, 4> kSplits{{{"gpt-2", "", false},
                                              {"qwen2", kQwen2, false},
                                              {"smollm", kDigits, false}}};
 
-using json = nlohmann::json;
+// Its reader has accepted the file (tokenizer_json_reader.h); what may be missing may be null too.
+bool is_step(const JsonNode& step, std::string_view type) { return step["type"].text() == type; }
 
-bool is_byte_level(const json& step, bool splits) {
-  return step.value("type", "") == "ByteLevel" && !step.value("add_prefix_space", true) &&
-         step.value("use_regex", true) == splits;
+bool is_byte_level(const JsonNode& step, bool splits) {
+  return is_step(step, "ByteLevel") && !step["add_prefix_space"].flag_or(true) &&
+         step["use_regex"].flag_or(true) == splits;
+}
+bool splits_digits(const JsonNode& step) {
+  return is_step(step, "Digits") && step["individual_digits"].flag_or(false);
+}
+bool isolates(const JsonNode& step) {
+  return is_step(step, "Split") && step["behavior"].text() == "Isolated" &&
+         !step["invert"].flag_or(false) && !step["pattern"]["Regex"].is_null();
 }
 
 // KnownSplit::regex of the words; nothing for any other way.
-std::optional<std::string> regex_of(const json& pre_tokenizer) {
-  if (!pre_tokenizer.is_object()) return std::nullopt;
+std::optional<std::string> regex_of(const JsonNode& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return std::nullopt;
   if (is_byte_level(pre_tokenizer, true)) return "";
-  const json steps = pre_tokenizer.value("pretokenizers", json::array());
-  const auto splits_digits = [](const json& step) {
-    return step.value("type", "") == "Digits" && step.value("individual_digits", false);
-  };
-  if (steps.size() == 2 && splits_digits(steps[0]) && is_byte_level(steps[1], true))
-    return std::string(kDigits);
-  if (steps.size() != 2 || !is_byte_level(steps[1], false)) return std::nullopt;
-  const json& split = steps[0];
-  const bool isolated = split.value("type", "") == "Split" &&
-                        split.value("behavior", "") == "Isolated" && !split.value("invert", false);
-  if (!isolated || !split.at("pattern").contains("Regex")) return std::nullopt;
-  return split.at("pattern").at("Regex").get<std::string>();
+  if (!is_step(pre_tokenizer, "Sequence")) return std::nullopt;
+  const std::vector<JsonNode> steps = pre_tokenizer["pretokenizers"].list();
+  if (steps.size() != 2) return std::nullopt;
+  if (splits_digits(steps[0]) && is_byte_level(steps[1], true)) return std::string(kDigits);
+  if (isolates(steps[0]) && is_byte_level(steps[1], false))
+    return steps[0]["pattern"]["Regex"].text();
+  return std::nullopt;
 }
 
-const KnownSplit* known_split(const json& pre_tokenizer) {
+const KnownSplit* known_split(const JsonNode& pre_tokenizer) {
   const std::optional<std::string> regex = regex_of(pre_tokenizer);
   if (!regex) return nullptr;
   const auto found = std::find_if(kSplits.begin(), kSplits.end(),
@@ -162,27 +167,23 @@ const KnownSplit* known_split(const json& pre_tokenizer) {
   return found == kSplits.end() ? nullptr : &*found;
 }
 
-std::string name_of_normalizer(const json& file) {
-  const json normalizer = file.value("normalizer", json());
-  return normalizer.is_null() ? "" : normalizer.value("type", "?");
-}
-
 // Throws Error for what llama.cpp does differently; warns of NFC, which it leaves out.
-const KnownSplit& checked_split(const Tokenizer& tokenizer, const json& file) {
-  const json& model = file.at("model");
-  const KnownSplit* const split = known_split(file.value("pre_tokenizer", json()));
-  const std::string normalizer = name_of_normalizer(file);
-  if (model.value("type", "BPE") != "BPE" || split == nullptr)
+const KnownSplit& checked_split(const Tokenizer& tokenizer, const JsonNode& file) {
+  const JsonNode model = file["model"], normalizer = file["normalizer"];
+  const KnownSplit* const split = known_split(file["pre_tokenizer"]);
+  const bool is_bpe = model["type"].is_null() || is_step(model, "BPE");
+  if (!is_bpe || split == nullptr)
     throw error(
         "{}: GGUF files written here name the words of byte-level BPE of GPT-2, Llama-3, Qwen2 or "
         "SmolLM only; {}",
         tokenizer.path(), kInstead);
-  if (!normalizer.empty() && normalizer != "NFC")
-    refuse_other_ids(tokenizer, fmt::format("the normalizer is {}; expected none", normalizer));
-  if (model.value("ignore_merges", false) != split->whole_words)
+  if (!normalizer.is_null() && !is_step(normalizer, "NFC"))
+    refuse_other_ids(tokenizer,
+                     fmt::format("the normalizer is {}; expected none", normalizer["type"].text()));
+  if (model["ignore_merges"].flag_or(false) != split->whole_words)
     refuse_other_ids(tokenizer, fmt::format("ignore_merges is {}; expected {} with its words",
                                             !split->whole_words, split->whole_words));
-  if (!normalizer.empty())
+  if (!normalizer.is_null())
     spdlog::warn("{}: llama.cpp does not normalize text to NFC as this tokenizer does",
                  tokenizer.path());
   return *split;
@@ -209,9 +210,9 @@ TokenLists byte_level_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-std::vector<std::string> merges_of(const json& model) {
+std::vector<std::string> merges_of(const nlohmann::json& model) {
   std::vector<std::string> merges;
-  for (const json& merge : model.at("merges")) {
+  for (const nlohmann::json& merge : model.at("merges")) {
     if (is_version(merge)) continue;
     merges.push_back(merge.is_string()
                          ? merge.get<std::string>()
@@ -221,8 +222,8 @@ std::vector<std::string> merges_of(const json& model) {
 }
 
 void add_byte_level(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size) {
-  const json file = json::parse(tokenizer.model_bytes());
-  const KnownSplit& split = checked_split(tokenizer, file);
+  const nlohmann::json file = parse_plain_json(tokenizer.model_bytes());
+  const KnownSplit& split = checked_split(tokenizer, JsonNode(file, ""));
   metadata.add("tokenizer.ggml.model", "gpt2");
   metadata.add("tokenizer.ggml.pre", std::string_view(split.name));
   TokenLists tokens = byte_level_tokens(tokenizer);
@@ -233,13 +234,16 @@ void add_byte_level(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t 
 
 }  // namespace
 
-void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
-                   bool prepend_bos) {
-  const auto require_end = [&] { require_piece(tokenizer, "EOS", tokenizer.eos_id()); };
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, const SpecialIds& ids,
+                   int64_t vocab_size, bool prepend_bos) {
+  const int64_t tokens = std::max(vocab_size, tokenizer.vocab_size());
+  const int64_t bos = SpecialIds::first(ids.bos, tokens), eos = SpecialIds::first(ids.eos, tokens),
+                pad = SpecialIds::first(ids.pad, tokens);
+  const auto require_end = [&] { require_piece(tokenizer, "EOS", eos); };
   switch (tokenizer.kind()) {
     case TokenizerKind::kSentencePiece:
       require_end();
-      require_piece(tokenizer, "BOS", tokenizer.bos_id());
+      require_piece(tokenizer, "BOS", bos);
       add_sentencepiece(metadata, tokenizer, vocab_size);
       break;
     case TokenizerKind::kTokenizerJson:
@@ -251,12 +255,10 @@ void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t v
                   tokenizer.path(), name_of(tokenizer.kind()), kInstead);
   }
   // Without a BOS piece none is prepended, and any other stands for it, as in files of Qwen2.
-  if (prepend_bos) require_piece(tokenizer, "BOS", tokenizer.bos_id());
-  const int64_t bos = tokenizer.bos_id() >= 0 ? tokenizer.bos_id() : tokenizer.eos_id();
-  metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
-  metadata.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokenizer.eos_id()));
-  if (tokenizer.pad_id() >= 0)
-    metadata.add("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(tokenizer.pad_id()));
+  if (prepend_bos) require_piece(tokenizer, "BOS", bos);
+  metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos >= 0 ? bos : eos));
+  metadata.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(eos));
+  if (pad >= 0) metadata.add("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(pad));
   metadata.add_flag("tokenizer.ggml.add_bos_token", prepend_bos);
   metadata.add_flag("tokenizer.ggml.add_eos_token", false);
 }

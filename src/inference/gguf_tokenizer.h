@@ -5,12 +5,13 @@
 
 #include "core/io/gguf.h"
 #include "data/tokenizer.h"
+#include "inference/hugging_face_config.h"
 
 namespace mpt {
 
 // Adds the keys tokenizer.ggml.*: SentencePiece models as `llama`, byte-level BPE of tokenizer.json
 // files as `gpt2`. Throws Error if llama.cpp would give other ids, and warns where that is rare.
-void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
-                   bool prepend_bos);
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, const SpecialIds& ids,
+                   int64_t vocab_size, bool prepend_bos);
 
 }  // namespace mpt

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <span>
+#include <utility>
 
 #include "core/check.h"
 #include "core/json/config_reader.h"
@@ -25,9 +27,9 @@ constexpr auto kShared = std::to_array<std::string_view>(
      "initializer_range"});
 
 // Keys that are read in functions of their own.
-constexpr auto kRead =
-    std::to_array<std::string_view>({"model_type", "architectures", "max_position_embeddings",
-                                     "rope_theta", "rope_scaling", "rope_parameters"});
+constexpr auto kRead = std::to_array<std::string_view>(
+    {"model_type", "architectures", "max_position_embeddings", "rope_theta", "rope_scaling",
+     "rope_parameters", "bos_token_id", "eos_token_id", "pad_token_id"});
 
 // Keys whose other values would make another function of the model.
 struct OnlyValue {
@@ -46,9 +48,6 @@ constexpr auto kOnlyOfQwen3 = std::to_array<OnlyValue>({{"use_sliding_window", "
 
 // Keys that change nothing of what the model computes. The types of weights are those of the files.
 constexpr auto kHarmless = std::to_array<std::string_view>({"pretraining_tp",
-                                                            "bos_token_id",
-                                                            "eos_token_id",
-                                                            "pad_token_id",
                                                             "unk_token_id",
                                                             "sep_token_id",
                                                             "use_cache",
@@ -76,6 +75,22 @@ constexpr auto kHarmless = std::to_array<std::string_view>({"pretraining_tp",
 constexpr auto kHarmlessOfQwen3 =
     std::to_array<std::string_view>({"sliding_window", "max_window_layers"});
 
+constexpr std::array<std::pair<const char*, nlohmann::json SpecialIds::*>, 3> kIds{
+    {{"bos_token_id", &SpecialIds::bos},
+     {"eos_token_id", &SpecialIds::eos},
+     {"pad_token_id", &SpecialIds::pad}}};
+
+// A number that no vocabulary has is one, too: -1 stands for no token.
+bool is_id(const auto& value) {
+  return value.is_number_integer() && value >= INT32_MIN && value <= INT32_MAX;
+}
+bool are_ids(const auto& value) {
+  constexpr size_t kMost = 64;
+  if (!value.is_array()) return value.is_null() || is_id(value);
+  return value.size() <= kMost &&
+         std::all_of(value.begin(), value.end(), [](const auto& id) { return is_id(id); });
+}
+
 // What llama3 and linear scaling cannot do without.
 constexpr auto kOfLinear = std::to_array<std::string_view>({"factor"});
 constexpr auto kOfLlama3 = std::to_array<std::string_view>(
@@ -98,7 +113,8 @@ class ConfigTranslator {
     read_layer_types();
     read_rope();
     if (is_qwen3()) require_explicit_heads();
-    HuggingFaceModel result{.model = {}, .max_position_embeddings = read_context()};
+    HuggingFaceModel result{
+        .model = {}, .max_position_embeddings = read_context(), .ids = read_ids()};
     read_model(result.model);
     throw_problems(problems_);
     return result;
@@ -253,6 +269,19 @@ class ConfigTranslator {
     return std::nullopt;
   }
 
+  SpecialIds read_ids() {
+    SpecialIds ids;
+    for (const auto& [key, member] : kIds) {
+      const Json* found = find(key);
+      if (found == nullptr) continue;
+      if (!are_ids(*found))
+        report(key, "expected a number of a token, a list of them or null, found {}",
+               describe(*found));
+      ids.*member = *found;
+    }
+    return ids;
+  }
+
   void read_model(LlamaConfig& model) {
     for (const std::string_view key : kShared)
       if (const Json* value = find(key)) model_[std::string(key)] = *value;
@@ -269,6 +298,53 @@ class ConfigTranslator {
 };
 
 }  // namespace
+
+std::vector<int64_t> SpecialIds::within(const nlohmann::json& ids, int64_t vocab_size) {
+  std::vector<int64_t> found;
+  for (const nlohmann::json& id : ids.is_array() ? ids : nlohmann::json::array({ids}))
+    if (is_id(id) && id >= 0 && id < vocab_size) found.push_back(id.get<int64_t>());
+  return found;
+}
+
+int64_t SpecialIds::first(const nlohmann::json& ids, int64_t vocab_size) {
+  const std::vector<int64_t> found = within(ids, vocab_size);
+  return found.empty() ? -1 : found.front();
+}
+
+namespace {
+constexpr const char* kBeginWithBos = "begin_with_bos";
+}
+
+nlohmann::json SourceTexts::json() const {
+  nlohmann::json content{{kBeginWithBos, begin_with_bos}};
+  for (const auto& [key, member] : kIds) content[key] = ids.*member;
+  return content;
+}
+
+SourceTexts SourceTexts::of_json(const nlohmann::json& json) {
+  SourceTexts texts;
+  if (!json.is_object()) return texts;
+  texts.begin_with_bos = json.value(kBeginWithBos, nlohmann::json()) == true;
+  for (const auto& [key, member] : kIds)
+    if (const auto found = json.find(key); found != json.end() && are_ids(*found))
+      texts.ids.*member = *found;
+  return texts;
+}
+
+SpecialIds with_generation_config(SpecialIds ids, std::string_view text, const std::string& path) {
+  const nlohmann::json content = parse_plain_json(text, path);
+  if (!content.is_object())
+    throw error("{}: expected an object of keys, found {}", path, describe(content));
+  for (const auto& [key, member] : kIds) {
+    const auto found = content.find(key);
+    if (found == content.end() || found->is_null()) continue;
+    if (!are_ids(*found))
+      throw error("{}: {}: expected a number of a token, a list of them or null, found {}", path,
+                  key, describe(*found));
+    ids.*member = *found;
+  }
+  return ids;
+}
 
 HuggingFaceModel llama_config_of_hugging_face(std::string_view text, const std::string& path,
                                               const std::vector<std::string>& ignored) {

@@ -1,7 +1,6 @@
 #include "inference/import_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "core/text.h"
 #include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_files/tokenizer_settings.h"
 #include "inference/hugging_face_config.h"
 #include "inference/hugging_face_weights.h"
 #include "inference/weights_checkpoint.h"
@@ -25,7 +25,7 @@ namespace mpt {
 namespace {
 
 constexpr const char* kConfig = "config.json";
-constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr int64_t kMostContext = 1 << 20;  // of batch.seq_len
 
 void require_directory(FileSystem& fs, const std::string& directory) {
@@ -77,59 +77,26 @@ Tokenizer checked_tokenizer(const std::string& path, const LlamaConfig& model) {
   return std::move(*tokenizer);
 }
 
-nlohmann::json tokenizer_config(FileSystem& fs, const std::string& directory) {
-  const std::string path = in_directory(directory, kTokenizerConfig);
-  nlohmann::json content = nlohmann::json::object();
-  if (fs.exists(path)) content = parse_written_json(fs.read_file(path), path);
-  return content.is_object() ? content : nlohmann::json::object();
-}
-
-// Whether the tokenizer puts BOS before a text, as far as its files say.
-bool prepends_bos(const Tokenizer& tokenizer, const nlohmann::json& config) {
-  return config.value("add_bos_token", nlohmann::json()) == true ||
-         (tokenizer.subwords() != nullptr &&
-          tokenizer.subwords()->parts().template_begins_with_bos);
-}
-
-// tokenizer_config.json names a token as text, or as an object with it.
-std::string token_name(const nlohmann::json& config, const char* key) {
-  nlohmann::json name = config.value(key, nlohmann::json());
-  if (name.is_object()) name = name.value("content", nlohmann::json());
-  return name.is_string() ? name.get<std::string>() : "";
+// Whether the tokenizer puts BOS before a text. Unless its settings say so, that is the default of
+// LlamaTokenizer for a SentencePiece model, and that of its template for a tokenizer.json.
+bool prepends_bos(const Tokenizer& tokenizer, const TokenizerSettings& settings) {
+  if (tokenizer.bos_id() < 0) return false;
+  const bool otherwise =
+      tokenizer.subwords() == nullptr || tokenizer.subwords()->parts().template_begins_with_bos;
+  return settings.add_bos_token.value_or(otherwise);
 }
 
 // tokenizer.json does not name EOS and may not name BOS, and a SentencePiece model does not have
 // the tokens that were added to it.
-void warn_of_names(const Tokenizer& tokenizer, const nlohmann::json& config) {
-  const auto compare = [&](const char* key, int64_t id) {
-    const std::string named = token_name(config, key),
-                      own = id < 0 ? "" : tokenizer.id_to_piece(id);
+void warn_of_names(const Tokenizer& tokenizer, const TokenizerSettings& settings) {
+  const auto compare = [&](const char* key, const std::string& named, int64_t id) {
+    const std::string own = id < 0 ? "" : tokenizer.id_to_piece(id);
     if (!named.empty() && named != own)
       spdlog::warn("{}: {} says that {} is '{}'; here it is {}", tokenizer.path(), kTokenizerConfig,
                    key, named, own.empty() ? "none" : "'" + own + "'");
   };
-  compare("bos_token", tokenizer.bos_id());
-  compare("eos_token", tokenizer.eos_id());
-}
-
-// Tokens that files beside the tokenizer add to it, by id.
-std::map<int64_t, std::string> added_tokens(FileSystem& fs, const std::string& directory,
-                                            const nlohmann::json& config) {
-  std::map<int64_t, std::string> tokens;
-  const std::string older = in_directory(directory, "added_tokens.json");
-  if (fs.exists(older)) {
-    const nlohmann::json ids = parse_written_json(fs.read_file(older, kMaxJsonBytes), older);
-    if (ids.is_object())
-      for (const auto& [text, id] : ids.items())
-        if (id.is_number_integer()) tokens[id.get<int64_t>()] = text;
-  }
-  const nlohmann::json added = config.value("added_tokens_decoder", nlohmann::json());
-  if (added.is_object())
-    for (const auto& [number, token] : added.items())
-      if (int64_t id = 0;
-          std::from_chars(number.data(), number.data() + number.size(), id).ec == std::errc())
-        tokens[id] = token_name(added, number.c_str());
-  return tokens;
+  compare("bos_token", settings.bos_token, tokenizer.bos_id());
+  compare("eos_token", settings.eos_token, tokenizer.eos_id());
 }
 
 void warn_of_added_tokens(const Tokenizer& tokenizer, const std::map<int64_t, std::string>& added) {
@@ -160,25 +127,53 @@ std::string tokenizer_of_model(const std::string& directory) {
   }
 }
 
+// EOS ends every document of data that is made with the tokenizer.
+void warn_of_eos(const Tokenizer& tokenizer, const SpecialIds& ids, int64_t vocab_size) {
+  const std::vector<int64_t> ends = SpecialIds::within(ids.eos, vocab_size);
+  if (ends.empty() || std::ranges::find(ends, tokenizer.eos_id()) != ends.end()) return;
+  const auto named = [&](int64_t id) {
+    return id >= 0 && id < tokenizer.vocab_size()
+               ? fmt::format("{} ('{}')", id, tokenizer.id_to_piece(id))
+               : fmt::format("{}", id);
+  };
+  spdlog::warn(
+      "{}: the model's texts end with token {}; data made with this tokenizer has {} there",
+      tokenizer.path(), named(ends.front()),
+      tokenizer.eos_id() < 0 ? "none" : named(tokenizer.eos_id()));
+}
+
 struct FoundTokenizer {
-  std::string path;  // "": none
-  std::string note;  // what to know of it, in a line
+  std::string path{};  // "": none
+  std::string note{};  // what to know of it, in a line
+  bool prepends_bos = false;
 };
 
 FoundTokenizer tokenizer_to_copy(FileSystem& fs, const ImportOptions& options,
-                                 const LlamaConfig& model) {
+                                 const HuggingFaceModel& read) {
+  const LlamaConfig& model = read.model;
   if (options.tokenizer == ImportTokenizer::kLeave)
-    return {"", "left out; generate needs --tokenizer"};
+    return {.note = "left out; generate needs --tokenizer"};
   const std::string path = tokenizer_of_model(options.directory);
-  if (path.empty()) return {"", "none in the directory; generate needs --tokenizer"};
+  if (path.empty()) return {.note = "none in the directory; generate needs --tokenizer"};
   const Tokenizer tokenizer = checked_tokenizer(path, model);
-  const nlohmann::json config = tokenizer_config(fs, options.directory);
-  warn_of_names(tokenizer, config);
-  warn_of_added_tokens(tokenizer, added_tokens(fs, options.directory, config));
-  std::string note = tokenizer.file_name();
-  if (prepends_bos(tokenizer, config))
-    note += "; its texts begin with BOS: generate and export with --bos";
-  return {path, note};
+  const TokenizerSettings settings = read_tokenizer_settings(fs, options.directory);
+  warn_of_names(tokenizer, settings);
+  warn_of_added_tokens(tokenizer, settings.added);
+  warn_of_eos(tokenizer, read.ids, model.vocab_size);
+  const bool bos = prepends_bos(tokenizer, settings);
+  return {.path = path,
+          .note = std::string(tokenizer.file_name()) + (bos ? "; its texts begin with BOS" : ""),
+          .prepends_bos = bos};
+}
+
+HuggingFaceModel read_model(FileSystem& fs, const ImportOptions& options, const std::string& path) {
+  HuggingFaceModel read =
+      llama_config_of_hugging_face(fs.read_file(path, kMaxJsonBytes), path, options.ignored);
+  const std::string generation = in_directory(options.directory, kGenerationConfig);
+  if (fs.exists(generation))
+    read.ids = with_generation_config(std::move(read.ids), fs.read_file(generation, kMaxJsonBytes),
+                                      generation);
+  return read;
 }
 
 }  // namespace
@@ -187,12 +182,12 @@ ImportedModel import_model(FileSystem& fs, const ImportOptions& options) {
   check_weights_output(fs, options.output, options.overwrite);
   require_directory(fs, options.directory);
   const std::string path = in_directory(options.directory, kConfig);
-  const HuggingFaceModel read =
-      llama_config_of_hugging_face(fs.read_file(path, kMaxJsonBytes), path, options.ignored);
+  const HuggingFaceModel read = read_model(fs, options, path);
   const RunConfig base = base_config(read.model, context_of(read, options, path), path);
-  FoundTokenizer tokenizer = tokenizer_to_copy(fs, options, read.model);
+  FoundTokenizer tokenizer = tokenizer_to_copy(fs, options, read);
   ImportedModel imported{.config = {},
                          .changes = {},
+                         .context = read.max_position_embeddings,
                          .tokenizer = std::move(tokenizer.path),
                          .note = std::move(tokenizer.note)};
   const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
@@ -200,13 +195,15 @@ ImportedModel import_model(FileSystem& fs, const ImportOptions& options) {
   imported.config = config_of_weights(base, {.output = options.output,
                                              .weights = options.weights.value_or(weights.format()),
                                              .overrides = options.overrides});
-  imported.changes = write_weights_checkpoint(fs,
-                                              {.output = options.output,
-                                               .overwrite = options.overwrite,
-                                               .config = imported.config,
-                                               .tokenizer = imported.tokenizer,
-                                               .weights_of = {{"path", options.directory}}},
-                                              weights, *device);
+  imported.changes = write_weights_checkpoint(
+      fs,
+      {.output = options.output,
+       .overwrite = options.overwrite,
+       .config = imported.config,
+       .tokenizer = imported.tokenizer,
+       .weights_of = {{"path", options.directory}},
+       .source = {.begin_with_bos = tokenizer.prepends_bos, .ids = read.ids}},
+      weights, *device);
   return imported;
 }
 

@@ -5,8 +5,9 @@
 //   tokenizer.model, or tokenizer.json, or             copied, if one is there
 //   tokenizer.tiktoken with its settings
 //
-// No other file is read but tokenizer_config.json, for what it says of BOS and EOS. Weights are
-// kept exactly, unless another format is asked for.
+// Of other files, tokenizer_config.json and added_tokens.json are read for what they say of the
+// tokenizer, and generation_config.json for the tokens that end a text. Weights are kept exactly,
+// unless another format is asked for.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,9 @@ struct ImportOptions {
 struct ImportedModel {
   RunConfig config;
   WeightChanges changes;
-  std::string tokenizer;  // the file that was copied; "" if none
-  std::string note;       // what to know of the tokenizer, in a line
+  std::optional<int64_t> context;  // max_position_embeddings
+  std::string tokenizer;           // the file that was copied; "" if none
+  std::string note;                // what to know of the tokenizer, in a line
 };
 
 ImportedModel import_model(FileSystem& fs, const ImportOptions& options);

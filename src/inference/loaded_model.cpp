@@ -27,6 +27,11 @@ RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
   return config;
 }
 
+SourceTexts source_of(const TrainState& state) {
+  if (!state.extra.is_object()) return {};
+  return SourceTexts::of_json(state.extra.value(kSourceTexts, nlohmann::json()));
+}
+
 DType storage_of(const PrecisionConfig& precision, ModelUse use) {
   if (use == ModelUse::kExportFp32 || use == ModelUse::kAsExported) return DType::kF32;
   if (use != ModelUse::kExport && use != ModelUse::kExportCodes)
@@ -98,20 +103,14 @@ SavedWeights saved_weights_at(FileSystem& fs, const std::string& checkpoint) {
           .config = config_of(state, checkpoint),
           .step = state.step,
           .tokens = state.tokens,
-          .hash = hash_file(fs, in_directory(checkpoint, kStateName))};
+          .hash = hash_file(fs, in_directory(checkpoint, kStateName)),
+          .source = source_of(state)};
 }
 
 LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
                        ModelUse use) {
-  SavedWeights saved = find_saved_weights(fs, path);
-  const std::string checkpoint = saved.checkpoint;
-  LoadedModel model{.checkpoint = checkpoint,
-                    .config = std::move(saved.config),
-                    .step = saved.step,
-                    .tokens = saved.tokens,
-                    .device = make_device(device),
-                    .allocator = nullptr,
-                    .weights = nullptr};
+  LoadedModel model{find_saved_weights(fs, path), make_device(device), nullptr, nullptr};
+  const std::string& checkpoint = model.checkpoint;
   const WeightOptions options = weight_options(model.config.precision, use);
   require_memory_for(bytes_of_weights(model.config.model, options, *model.device), *model.device,
                      checkpoint);
@@ -138,12 +137,10 @@ std::optional<Manifest> manifest_of_model(const RunConfig& config, const std::st
   return found ? std::optional(std::move(found->manifest)) : std::nullopt;
 }
 
-}  // namespace
-
-TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
-                             const std::string& checkpoint) {
-  const std::string run = checkpoint.empty() ? "" : run_of_checkpoint(checkpoint);
-  TokenizerFile file;
+// `run`: its directory, "" if it has none yet.
+TokenizerFile tokenizer_of_run(const RunConfig& config, const std::string& run,
+                               const SourceTexts& source, const std::string& given) {
+  TokenizerFile file{.path = "", .prepend_bos = source.begin_with_bos, .data_hash = ""};
   if (const std::optional<Manifest> manifest = manifest_of_model(config, run)) {
     const nlohmann::json bos = manifest->options.value("prepend_bos", nlohmann::json(false));
     file.prepend_bos = bos.is_boolean() && bos.get<bool>();
@@ -157,6 +154,16 @@ TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
   else
     file.path = tokenizer_of(config.data);
   return file;
+}
+
+}  // namespace
+
+TokenizerFile find_tokenizer(const SavedWeights& model, const std::string& given) {
+  return tokenizer_of_run(model.config, run_of_checkpoint(model.checkpoint), model.source, given);
+}
+
+TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given) {
+  return tokenizer_of_run(config, "", {}, given);
 }
 
 std::string missing_tokenizer(const RunConfig& config) {

@@ -11,6 +11,7 @@
 #include "core/io/file_system.h"
 #include "data/tokenizer.h"
 #include "device/device.h"
+#include "inference/hugging_face_config.h"
 #include "model/weight_store.h"
 
 namespace mpt {
@@ -26,6 +27,7 @@ struct SavedWeights {
   int64_t step = 0;
   int64_t tokens = 0;  // trained on
   std::string hash;    // of its state.json, which seals its other files
+  SourceTexts source;  // of an imported model
 
   // For records: path, step, hash.
   [[nodiscard]] nlohmann::json json() const;
@@ -49,11 +51,7 @@ enum class ModelUse : uint8_t {
   kEvaluate
 };
 
-struct LoadedModel {
-  std::string checkpoint;  // its directory
-  RunConfig config;        // of training; data files as located_data() finds them
-  int64_t step = 0;
-  int64_t tokens = 0;  // trained on
+struct LoadedModel : SavedWeights {
   std::unique_ptr<Device> device;
   std::unique_ptr<Allocator> allocator;
   std::unique_ptr<WeightStore> weights;  // without gradients
@@ -68,15 +66,16 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
 
 struct TokenizerFile {
   std::string path;          // "" if there is none
-  bool prepend_bos = false;  // training documents began with BOS
+  bool prepend_bos = false;  // texts that the model was trained on began with BOS
   std::string data_hash;     // of the data's tokenizer; "" if unknown
 };
 
-// The tokenizer of a model: `given` if not empty, else the copy kept by the run of `checkpoint`,
+// The tokenizer of a model: `given` if not empty, else the copy kept by the run of its checkpoint,
 // else data.tokenizer of the config, else the one named by the manifest beside the data. Missing
 // files are skipped, except `given`.
-TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
-                             const std::string& checkpoint = "");
+TokenizerFile find_tokenizer(const SavedWeights& model, const std::string& given);
+// The same for a run that has no checkpoint yet.
+TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given);
 
 // Error text: where find_tokenizer() looked, and a hint at --tokenizer.
 std::string missing_tokenizer(const RunConfig& config);

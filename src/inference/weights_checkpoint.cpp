@@ -50,13 +50,19 @@ void require_precision_key(const std::string& assignment) {
         assignment);
 }
 
-PrecisionConfig plain_precision(WeightFormat weights) {
+// The format that `base` has already keeps its options: blocks, scales.
+PrecisionConfig plain_precision(WeightFormat weights, const PrecisionConfig& base) {
   const bool wide = weights == WeightFormat::kF32;
   const Format format = wide ? Format::kF32 : Format::kBF16;
-  return {.weights = weights,
-          .compute = wide ? ComputeFormat::kF32 : ComputeFormat::kBF16,
-          .optimizer_state = format,
-          .gradient = format};
+  PrecisionConfig plain{.weights = weights,
+                        .compute = wide ? ComputeFormat::kF32 : ComputeFormat::kBF16,
+                        .optimizer_state = format,
+                        .gradient = format};
+  if (base.weights != weights) return plain;
+  plain.fp8_block_size = base.fp8_block_size;
+  plain.fp8_scale_mode = base.fp8_scale_mode;
+  plain.nvfp4_scale_mode = base.nvfp4_scale_mode;
+  return plain;
 }
 
 // Before other demands of fp8 are made.
@@ -93,7 +99,9 @@ TrainState state_of(const WeightsCheckpoint& what) {
           .cursor = 0,
           .seed = what.config.seed,
           .config = resolved_json(what.config),
-          .extra = {{kWeightsOnly, true}, {"weights_of", what.weights_of}},
+          .extra = {{kWeightsOnly, true},
+                    {"weights_of", what.weights_of},
+                    {kSourceTexts, what.source.json()}},
           .tokens = 0};
 }
 
@@ -129,7 +137,7 @@ RunConfig config_of_weights(const RunConfig& base, const WeightsConfig& wanted) 
   config.data.phases.clear();  // of another length than one step
   config.batch = base.batch;
   config.eval = base.eval;
-  config.precision = plain_precision(wanted.weights);
+  config.precision = plain_precision(wanted.weights, base.precision);
   config.train.steps = 1;
   JsonDocument document = JsonDocument::of_value(resolved_json(config), "the model's config");
   for (const std::string& assignment : wanted.overrides) {
@@ -176,9 +184,10 @@ WeightsCheckpoint checkpoint_like(FileSystem& fs, const SavedWeights& saved,
   return {.output = wanted.output,
           .overwrite = overwrite,
           .config = config_of_weights(saved.config, wanted),
-          .tokenizer = find_tokenizer(saved.config, "", saved.checkpoint).path,
+          .tokenizer = find_tokenizer(saved, "").path,
           .manifest = kept ? manifest : "",
-          .weights_of = saved.json()};
+          .weights_of = saved.json(),
+          .source = saved.source};
 }
 
 }  // namespace

@@ -17,13 +17,15 @@
 #include "config/run_config.h"
 #include "core/io/atomic_output.h"
 #include "core/io/file_system.h"
+#include "inference/hugging_face_config.h"
 #include "inference/weight_source.h"
 
 namespace mpt {
 
-// The config of such a checkpoint: this model, this context, weights in that format. `overrides`
-// ("precision.x=y") may set the precision section apart from the format itself; GEMMs cannot be
-// fp8, whose scales are states of a run.
+// The config of such a checkpoint: this model, this context, weights in that format, with the
+// format's options as in `base` if that has it too. `overrides` ("precision.x=y") may set the
+// precision section apart from the format itself; GEMMs cannot be fp8, whose scales are states of a
+// run.
 struct WeightsConfig {
   std::string output;  // the directory; its name is that of the config
   WeightFormat weights = kDefaultWeights;
@@ -39,6 +41,7 @@ struct WeightsCheckpoint {
   std::string tokenizer{};  // files to copy; "": none
   std::string manifest{};
   nlohmann::json weights_of;  // where the weights come from, for people
+  SourceTexts source;         // of the model that was imported
 };
 
 // Throws Error if the output cannot be written (check_output).

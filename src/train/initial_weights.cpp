@@ -5,6 +5,8 @@
 #include "config/model_differences.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/io/hash.h"
+#include "data/manifest.h"
 
 namespace mpt {
 namespace {
@@ -16,17 +18,26 @@ void check_model(const SavedWeights& saved, const RunConfig& config) {
                 fmt::join(found, "; "));
 }
 
+// A tokenizer whose file may be gone: a manifest keeps its hash.
+struct KnownTokenizer {
+  std::string name, hash;  // "" if unknown
+};
+
+KnownTokenizer tokenizer_at(const std::string& path, const std::string& recorded_hash) {
+  if (!path.empty()) return {path, hash_bytes(bytes_of(read_tokenizer_file(path).bytes))};
+  return {fmt::format("the one with hash {} ({})", recorded_hash, kManifestName), recorded_hash};
+}
+
 // Token ids of another tokenizer mean other pieces.
 void check_tokenizer(const SavedWeights& saved, const RunConfig& config) {
-  const std::string there = find_tokenizer(saved.config, "", saved.checkpoint).path,
-                    here = tokenizer_of(config.data);
-  if (there.empty() || here.empty() ||
-      read_tokenizer_file(there).bytes == read_tokenizer_file(here).bytes)
-    return;
+  const TokenizerFile file = find_tokenizer(saved, ""), of_data = find_tokenizer(config, "");
+  const KnownTokenizer there = tokenizer_at(file.path, file.data_hash),
+                       here = tokenizer_at(of_data.path, of_data.data_hash);
+  if (there.hash.empty() || here.hash.empty() || there.hash == here.hash) return;
   throw error(
       "train.init_from: the tokenizer of {} is {}, that of this run's data is {}, another one: its "
       "tokens are not those of the weights. Tokenize the data with the first",
-      saved.checkpoint, there, here);
+      saved.checkpoint, there.name, here.name);
 }
 
 }  // namespace

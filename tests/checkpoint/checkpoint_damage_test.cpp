@@ -133,7 +133,7 @@ TEST_F(DamagedCheckpoint, StateNotAnObject) {
 TEST_F(DamagedCheckpoint, StateNestedDeeply) {
   write_text(state, R"({"format": "mpretrain checkpoint", "version": 1, "x": )" +
                         std::string(1000000, '['));
-  expect_skipped(state, "nested more than");
+  expect_skipped(state, "nested deeper than");
 }
 TEST_F(DamagedCheckpoint, StateOfSomethingElse) {
   write_text(state, R"({"epoch": 3})");

@@ -195,7 +195,7 @@ TEST_F(BadCheckpoints, States) {
       {"list", resumed(), {kState, "not a JSON object"}, state_text("[]")},
       {"nested without end",
        resumed(),
-       {kState, "nested more than 64 levels"},
+       {kState, "nested deeper than 64 levels"},
        state_text(fmt::format("{{\"step\":{}}}", deep_list()))},
       {"another format", eval(kNewest), {kState, "\"format\"", "cake"}, state([](json& s) {
          s["format"] = "cake";

@@ -154,7 +154,7 @@ TEST_F(BadData, Manifests) {
       {"directory", kTrain, {kManifest, "is a directory"}, directory_as(kManifest)},
       {"nested without end",
        kTrain,
-       {kManifest, "nested more than"},
+       {kManifest, "nested deeper than"},
        text_as(kManifest, fmt::format("{{\"format\":{}}}", deep_list()))},
       {"not an object",
        kTrain,

@@ -59,7 +59,7 @@ TEST_F(SubwordVerbs, ATokenizerJsonGoesWithItsModel) {
   EXPECT_EQ(config.at("bos_token"), "<|begin_of_text|>");
   EXPECT_EQ(config.at("eos_token"), "<|end_of_text|>");
   const std::string said = run({"import", "out", "--output", "back"});
-  EXPECT_NE(said.find("tokenizer.json; its texts begin with BOS"), std::string::npos) << said;
+  EXPECT_NE(said.find("tokenizer.json\n"), std::string::npos) << said;  // no BOS, as in the data
   EXPECT_EQ(scene_.read("back/tokenizer.json"), file);
   EXPECT_EQ(text("back"), text("runs/words"));
 }

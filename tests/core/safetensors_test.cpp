@@ -175,6 +175,14 @@ TEST_P(BadSafetensors, IsAnErrorNamingFileAndDefect) {
   EXPECT_ERROR(SafetensorsReader(fs, directory / "a"), directory / "a", GetParam().complaint);
 }
 
+// "a,a,...", with the number of each for "{}".
+std::string many(int64_t count, const std::string& element) {
+  std::string list;
+  for (int64_t i = 0; i < count; ++i)
+    list += fmt::format(fmt::runtime((i > 0 ? "," : "") + element), i);
+  return list;
+}
+
 std::string one(const std::string& fields) { return fmt::format(R"({{"t":{{{}}}}})", fields); }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -186,7 +194,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"trailing", "{} x", "not valid JSON"},
         BadHeader{"utf8", "{\"\xFF\":1}", "not valid JSON"},
         BadHeader{"number", "1", "not a JSON object"}, BadHeader{"list", "[]", "not a JSON object"},
-        BadHeader{"deep", std::string(100000, '['), "nested too deeply"},
+        BadHeader{"deep", std::string(100000, '['), "not a JSON object"},
+        BadHeader{"entry_of_lists", R"({"t":)" + std::string(100000, '['), "needs exactly"},
+        BadHeader{"entry_list", R"({"t":[1,2]})", "needs exactly dtype, shape and data_offsets"},
+        BadHeader{"field_object", one(R"("dtype":"U8","shape":{"a":8},"data_offsets":[0,8])"),
+                  "nested too deeply"},
+        BadHeader{"many_fields", R"({"t":{)" + many(100000, R"("{}":0)") + "}}", "needs exactly"},
+        BadHeader{"many_dimensions", one(R"("dtype":"U8","shape":[)" + many(1'000'000, "1") + "]"),
+                  "a list of more than 64 elements"},
+        BadHeader{"metadata_nested", R"({"__metadata__":{"a":[]}})", "key 'a' is not a string"},
+        BadHeader{"metadata_twice", R"({"__metadata__":{"a":"","a":""}})", R"(the key "a" twice)"},
         BadHeader{"no_tensor_for_data", "{}", "take 0 bytes of data, the file has 8"},
         BadHeader{"not_an_object", R"({"t":1})", "needs exactly dtype, shape and data_offsets"},
         BadHeader{"missing_field", one(R"("dtype":"U8","shape":[8])"), "needs exactly"},
@@ -244,6 +261,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"metadata_list", R"({"__metadata__":[]})", "__metadata__ is not a JSON object"},
         BadHeader{"metadata_number", R"({"__metadata__":{"a":1}})", "key 'a' is not a string"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// A parser that looks through a list again at each of its elements would take hours.
+TEST(Safetensors, HeadersOfManyTensorsAreReadInProportionToTheirSize) {
+  const TempDirectory directory{test::memory_directory()};
+  const std::string tensor = R"("{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  write_text(directory / "a", file_text("{" + many(200'000, tensor) + "}", ""));
+  EXPECT_EQ(SafetensorsReader(fs, directory / "a").tensors().size(), 200'000u);
+}
 
 TEST(Safetensors, LengthFieldIsCheckedBeforeAnythingIsAllocated) {
   const TempDirectory directory{test::memory_directory()};

@@ -111,6 +111,8 @@ TEST(TokenizerJson, SaysWhatItCannotExpress) {
   has(reason([](M& m) { m.pieces[1].type = PieceType::kControl; }), "a single character");
   has(reason([](M& m) { m.pieces[1].text = "a b"; }), "has a space");
   has(reason([](M& m) { m.pieces[1].text = "\xFF"; }), "UTF-8");
+  has(reason([](M& m) { m.pieces[1].text = std::string(5'000'000, 'a'); }),
+      "piece 1 has 5000000 bytes; expected at most 4096");
   has(reason([](M& m) { m.pieces.erase(m.pieces.begin()); }), "unknown");
   has(not_in_tokenizer_json(golden_model("unigram")), "unigram");
 }

@@ -28,7 +28,7 @@ inline void name_files(nlohmann::json& state, std::span<const std::string_view> 
 
 // A text that is no JSON object stays as it is.
 inline std::string sealed(std::string_view text, std::span<const std::string_view> files = {}) try {
-  nlohmann::json state = parse_written_json(text, kStateName);
+  nlohmann::json state = parse_plain_json(text, kStateName);
   if (!state.is_object()) return std::string(text);
   const auto dump = [&] {
     return state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -628,6 +628,23 @@ def tokenizer_json_seeds():
         "valid_characters": json_bytes(llama),
         "valid_split": json_bytes(split(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+")),
         "valid_contiguous": json_bytes(split("a", "Contiguous", "String")),
+        "valid_digits": json_bytes(
+            {
+                **valid,
+                "normalizer": None,
+                "pre_tokenizer": {
+                    "type": "Sequence",
+                    "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
+                },
+            }
+        ),
+        "valid_nulls": json_bytes(
+            {
+                **valid,
+                "pre_tokenizer": {**byte_level, "use_regex": None},
+                "model": {**valid["model"], "dropout": None, "ignore_merges": None},
+            }
+        ),
         "catastrophic": json_bytes(split("(?:a+)+[bc]")),
         "matches_nothing": json_bytes(split("a*")),
         "large_pattern": json_bytes(split("((((a{999}){999}){999}){999}){999}")),
@@ -831,6 +848,37 @@ def hugging_face_config_seeds():
     }
 
 
+def tokenizer_settings_seeds():
+    config = {
+        "add_bos_token": True,
+        "bos_token": "<s>",
+        "eos_token": {"content": "</s>", "special": True},
+        "added_tokens_decoder": {"1": {"content": "<s>"}, "5000": {"content": "<|im_end|>"}},
+    }
+    tokens = json_bytes({"<|im_start|>": 5001})
+    generation = json_bytes({"bos_token_id": 1, "eos_token_id": [2, 5000], "pad_token_id": None})
+
+    def files(settings, added_tokens=tokens, ids=generation):
+        return DIVIDER.join((json_bytes(settings), added_tokens, ids))
+
+    return {
+        "valid": files(config),
+        "valid_other_shapes": files([1], b"[]", b"{}"),
+        "valid_strange_ids": files(
+            {"added_tokens_decoder": {"": 1, "x": {}, "-9": "a", "99999999999999999999": []}},
+            json_bytes({"a": -(2**63), "b": 2**64 - 1, "c": 1.5}),
+            json_bytes({"eos_token_id": [-1, 2**31 - 1]}),
+        ),
+        "eos_of_text": files(config, tokens, json_bytes({"eos_token_id": "</s>"})),
+        "many_ends": files(config, tokens, json_bytes({"eos_token_id": [1] * 65})),
+        "large_id": files(config, tokens, json_bytes({"bos_token_id": 2**31})),
+        "deep": b'{"bos_token":' + b"[" * 5000 + DIVIDER + tokens + DIVIDER + generation,
+        "twice": b'{"a":1,"a":1}' + DIVIDER + tokens + DIVIDER + generation,
+        "no_json": files(config, b"x"),
+        "empty": b"",
+    }
+
+
 def safetensors_index_seeds():
     def index(**files):
         return json_bytes({"metadata": {"total_size": 8}, "weight_map": files})
@@ -901,6 +949,7 @@ SEEDS = {
     "checkpoint": checkpoint_seeds,
     "hugging_face_config": hugging_face_config_seeds,
     "safetensors_index": safetensors_index_seeds,
+    "tokenizer_settings": tokenizer_settings_seeds,
 }
 
 

@@ -1,6 +1,8 @@
-// Reads any bytes as a SentencePiece model; what is accepted encodes and decodes a text.
+// Reads any bytes as a SentencePiece model; what is accepted encodes and decodes a text, and is
+// exported.
 #include "data/corpus/text_encoder.h"
 #include "data/tokenizer.h"
+#include "fuzz/exported_tokenizer.h"
 #include "fuzz/input_directory.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const int32_t id : ids) (void)tokenizer.id_to_piece(id);
     for (const int64_t id : {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id()})
       check(id >= -1 && id < tokenizer.vocab_size(), "special id {}", id);
+    fuzz::export_or_refuse(tokenizer);
   });
   return 0;
 }

@@ -1,5 +1,6 @@
-// Reads any bytes as tokenizer.json; what is accepted encodes and decodes a text.
+// Reads any bytes as tokenizer.json; what is accepted encodes and decodes a text, and is exported.
 #include "data/tokenizer_files/tokenizer_json_reader.h"
+#include "fuzz/exported_tokenizer.h"
 #include "fuzz/input_directory.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,6 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     for (const int64_t id : {tokenizer.parts().bos, tokenizer.parts().eos, tokenizer.parts().pad})
       check(id >= -1 && id < tokenizer.vocab_size(), "special id {}", id);
+    fuzz::export_or_refuse(
+        Tokenizer::load(fuzz::write_input("tokenizer.json", fuzz::text_of(data, size))));
   });
   return 0;
 }

@@ -100,6 +100,19 @@ TEST_F(Convert, TheSameFormatIsCopied) {
   }
 }
 
+// Options of the format are those of the source unless they are set.
+TEST_F(Convert, TheSameFormatKeepsItsOptions) {
+  const auto stays = [&](const std::string& name, WeightFormat format, const std::string& option) {
+    const std::string once = directory_ / (name + "_1"), twice = directory_ / (name + "_2");
+    convert(source_, once, format, {option});
+    EXPECT_EQ(convert(once, twice, format).changes.text(), "all kept exactly");
+    EXPECT_TRUE(fs.read_file(once + kFile) == fs.read_file(twice + kFile)) << name;
+  };
+  stays("live", WeightFormat::kNvfp4, "precision.nvfp4_scale_mode=live");
+  stays("wide", WeightFormat::kBlockFp8, "precision.fp8_block_size=64");
+  stays("fp16", WeightFormat::kBlockFp8, "precision.fp8_scale_mode=fp16");
+}
+
 // Rounding to BF16 changes a weight by at most 2^-9 of it, and some by nearly that.
 TEST_F(Convert, TellsTheLargestChange) {
   const WeightChanges changes = convert(source_, directory_ / "bf16", WeightFormat::kBF16).changes;

@@ -309,7 +309,7 @@ TEST(ExportGguf, MetadataDescribesModelAndTokenizer) {
 GgufFile metadata_file(const RunConfig& config, const Tokenizer& tokenizer) {
   const TempDirectory directory;
   const std::string path = directory / "model.gguf";
-  GgufWriter writer(posix_file_system(), path, gguf_metadata(config, &tokenizer, kGguf), {});
+  GgufWriter writer(posix_file_system(), path, gguf_metadata(config, {}, &tokenizer, kGguf), {});
   writer.commit();
   return GgufFile(path);
 }
@@ -320,11 +320,11 @@ bool has_entry(const GgufMetadata& metadata, const std::string& text) {
 
 TEST(ExportGguf, OtherModelsHaveTheirKeys) {
   RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
-  EXPECT_FALSE(has_entry(gguf_metadata(config, nullptr, kGguf), "rope.scaling"));
-  EXPECT_TRUE(has_entry(gguf_metadata(config, nullptr, kGguf), "no_vocab"));
+  EXPECT_FALSE(has_entry(gguf_metadata(config, {}, nullptr, kGguf), "rope.scaling"));
+  EXPECT_TRUE(has_entry(gguf_metadata(config, {}, nullptr, kGguf), "no_vocab"));
   config.model.qk_norm = true;
   config.model.rope_scaling = {.rope_type = RopeType::kLinear, .factor = 4};
-  const GgufMetadata qwen3 = gguf_metadata(config, nullptr, kGguf);
+  const GgufMetadata qwen3 = gguf_metadata(config, {}, nullptr, kGguf);
   EXPECT_TRUE(has_entry(qwen3, "qwen3.rope.scaling.type"));
   EXPECT_TRUE(has_entry(qwen3, "qwen3.rope.scaling.factor"));
   EXPECT_FALSE(has_entry(qwen3, "llama"));
@@ -487,20 +487,34 @@ TEST(ExportGguf, TheLineOfTheVersionIsNoMerge) {
   EXPECT_EQ(metadata_file(config, tokenizer).metadata.at("tokenizer.ggml.merges"), "164 values");
 }
 
+// The reader takes null for what is missing, and so does the export.
+TEST(ExportGguf, NullIsWhatIsMissing) {
+  const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  const auto split_of = [&](const std::string& name, const std::string& from,
+                            const std::string& to) {
+    const Tokenizer tokenizer = changed_tokenizer(name, from, to);
+    return metadata_file(config, tokenizer).metadata.at("tokenizer.ggml.pre");
+  };
+  EXPECT_EQ(split_of("gpt2", R"("use_regex": true)", R"("use_regex": null)"), "gpt-2");
+  EXPECT_EQ(split_of("gpt2", R"("ignore_merges": false)", R"("ignore_merges": null)"), "gpt-2");
+  EXPECT_ERROR(split_of("llama3", R"("ignore_merges":true)", R"("ignore_merges":null)"),
+               "ignore_merges is false");
+}
+
 TEST(ExportGguf, WordsThatLlamaCppDoesNotKnowAreRefused) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   const auto refuse = [&](const std::string& from, const std::string& to, const std::string& part) {
     const Tokenizer tokenizer = changed_tokenizer("llama3", from, to);
-    EXPECT_ERROR(gguf_metadata(config, &tokenizer, kGguf), part, "--no-tokenizer");
+    EXPECT_ERROR(gguf_metadata(config, {}, &tokenizer, kGguf), part, "--no-tokenizer");
   };
   refuse("{1,3}", "{1,4}", "words of byte-level BPE of GPT-2, Llama-3, Qwen2 or SmolLM only");
   refuse(R"("ignore_merges":true)", R"("ignore_merges":false)", "ignore_merges is false");
   refuse(R"("normalizer":null)", R"("normalizer":{"type":"NFD"})", "normalizer is NFD");
   const Tokenizer unigram = subword_tokenizer("unigram_bytes");
-  EXPECT_ERROR(gguf_metadata(config, &unigram, kGguf), "--no-tokenizer");
+  EXPECT_ERROR(gguf_metadata(config, {}, &unigram, kGguf), "--no-tokenizer");
   const Tokenizer tiktoken =
       Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken");
-  EXPECT_ERROR(gguf_metadata(config, &tiktoken, kGguf), "tiktoken", "--no-tokenizer");
+  EXPECT_ERROR(gguf_metadata(config, {}, &tiktoken, kGguf), "tiktoken", "--no-tokenizer");
 }
 
 TEST(ExportGguf, NormedHeadsWithLlama3FrequenciesAreRefused) {
@@ -518,7 +532,8 @@ TEST(ExportGguf, ABosThatTheTokenizerLacksIsRefused) {
   const Tokenizer tokenizer = subword_tokenizer("gpt2");
   ExportOptions with_bos = kGguf;
   with_bos.prepend_bos = true;
-  EXPECT_ERROR(gguf_metadata(config, &tokenizer, with_bos), "has no BOS piece", "--no-tokenizer");
+  EXPECT_ERROR(gguf_metadata(config, {}, &tokenizer, with_bos), "has no BOS piece",
+               "--no-tokenizer");
 }
 
 TEST(ExportGguf, ValuesBeyondF16AreNamed) {

@@ -111,7 +111,7 @@ TEST(Export, ConfigIsWhatTransformersReads) {
 TEST(Export, ConfigNamesWhatDiffersFromLlama) {
   RunConfig config = CheckpointedModel{.model = small_config(30)}.config();
   const auto value = [&](const char* key) -> json {
-    return hugging_face_config(config, nullptr).value(key, nlohmann::ordered_json());
+    return hugging_face_config(config, {}, {}).value(key, nlohmann::ordered_json());
   };
   EXPECT_EQ(value("rope_scaling"), nullptr);
   config.model.num_attention_heads = 4;

@@ -445,11 +445,12 @@ TEST_F(Generating, WhatTheRunKeepsCountsBeforeItsConfig) {
   const RunConfig config =
       CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}
           .config();
-  const TokenizerFile found = find_tokenizer(config, "", checkpoint);
+  const SavedWeights saved{.checkpoint = checkpoint, .config = config, .hash = "", .source = {}};
+  const TokenizerFile found = find_tokenizer(saved, "");
   EXPECT_EQ(std::filesystem::canonical(found.path),
             std::filesystem::canonical(run / "tokenizer.model"));
   EXPECT_TRUE(found.prepend_bos);
-  EXPECT_EQ(find_tokenizer(config, "other.model", checkpoint).path, "other.model");
+  EXPECT_EQ(find_tokenizer(saved, "other.model").path, "other.model");
   EXPECT_FALSE(find_tokenizer(config, "").prepend_bos);
 }
 

@@ -260,7 +260,7 @@ TEST(HuggingFaceConfig, AnExportReadsBack) {
     RunConfig config;
     config.model = model_of(keys);
     config.batch.seq_len = 77;
-    const HuggingFaceModel back = read(json(hugging_face_config(config, nullptr)));
+    const HuggingFaceModel back = read(json(hugging_face_config(config, {}, {})));
     EXPECT_EQ(back.max_position_embeddings, 77);
     EXPECT_EQ(back.model.head_dim(), config.model.head_dim());
     EXPECT_EQ(back.model.key_value_heads(), config.model.key_value_heads());

@@ -193,7 +193,7 @@ class HandMade : public testing::Test {
       tensors_.push_back(
           {spec.name, StoredType::kBF16,
            spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols}});
-    keys_ = json(hugging_face_config(run_config(), nullptr));
+    keys_ = json(hugging_face_config(run_config(), {}, {}));
   }
   [[nodiscard]] RunConfig run_config() const {
     RunConfig config;
@@ -278,7 +278,7 @@ TEST_F(HandMade, WeightsThatAreNotFiniteAreRefused) {
 
 TEST_F(HandMade, ATiedHeadMustBeTheEmbedding) {
   config_.tie_word_embeddings = true;
-  keys_ = json(hugging_face_config(run_config(), nullptr));
+  keys_ = json(hugging_face_config(run_config(), {}, {}));
   write();
   import();  // all zeros: equal
   EXPECT_TRUE(load_model(fs, output_, kOneThread).config.model.tie_word_embeddings);
@@ -470,7 +470,7 @@ class ImportedTokenizer : public HandMade {
       tensors_.push_back(
           {spec.name, StoredType::kBF16,
            spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols}});
-    keys_ = json(hugging_face_config(run_config(), nullptr));
+    keys_ = json(hugging_face_config(run_config(), {}, {}));
     write();
     write_text("tokenizer.model", fs.read_file(train_small_tokenizer(directory_.path())));
   }
@@ -479,11 +479,74 @@ class ImportedTokenizer : public HandMade {
 TEST_F(ImportedTokenizer, IsCopiedAndFound) {
   write_text("tokenizer_config.json", R"({"add_bos_token": true})");
   const ImportedModel imported = import();
-  EXPECT_NE(imported.note.find("--bos"), std::string::npos) << imported.note;
+  EXPECT_NE(imported.note.find("begin with BOS"), std::string::npos) << imported.note;
   const LoadedModel model = load_model(fs, output_, kOneThread);
-  const TokenizerFile file = find_tokenizer(model.config, "", model.checkpoint);
+  const TokenizerFile file = find_tokenizer(model, "");
   EXPECT_EQ(fs.read_file(file.path), fs.read_file(source_ + "/tokenizer.model"));
   EXPECT_TRUE(file.path.starts_with(std::filesystem::canonical(output_).string())) << file.path;
+}
+
+// LlamaTokenizer puts BOS before a text unless it is told not to.
+TEST_F(ImportedTokenizer, BosIsTheRuleOfASentencePieceModel) {
+  const auto begins_with_bos = [&](const std::string& settings) {
+    if (!settings.empty()) write_text("tokenizer_config.json", settings);
+    import({.overwrite = Overwrite::kYes});
+    return find_tokenizer(find_saved_weights(fs, output_), "").prepend_bos;
+  };
+  EXPECT_TRUE(begins_with_bos(""));
+  EXPECT_TRUE(begins_with_bos(R"({"add_bos_token": null})"));
+  EXPECT_FALSE(begins_with_bos(R"({"add_bos_token": false})"));
+}
+
+// What the source says of its texts is in exports again, also after another format was made of the
+// weights.
+TEST_F(ImportedTokenizer, TextsAreThoseOfTheSource) {
+  keys_["bos_token_id"] = 3;
+  keys_["eos_token_id"] = 7;
+  keys_["pad_token_id"] = 9;
+  write();
+  write_text("generation_config.json", R"({"eos_token_id": [7, 5], "top_p": 0.9})");
+  const CapturedLog log;
+  import();
+  EXPECT_TRUE(log.has("end with token 7 (") && log.has("has 2 ('</s>') there")) << log.text();
+  const std::string narrow = directory_ / "narrow", exported = directory_ / "exported";
+  convert_checkpoint(
+      fs, {.checkpoint = output_, .wanted = {.output = narrow, .weights = WeightFormat::kNvfp4}});
+  const LoadedModel model = load_model(fs, narrow, kOneThread, ModelUse::kExport);
+  const TokenizerFile file = find_tokenizer(model, "");
+  EXPECT_TRUE(file.prepend_bos);
+  const Tokenizer tokenizer = load_tokenizer(model.config, file);
+  export_model(fs, model, &tokenizer, {.output = exported, .prepend_bos = true, .context = 4096});
+  const auto file_of = [&](const char* name) { return json::parse(fs.read_file(exported + name)); };
+  for (const char* name : {"/config.json", "/generation_config.json"}) {
+    EXPECT_EQ(file_of(name).at("bos_token_id"), 3) << name;
+    EXPECT_EQ(file_of(name).at("eos_token_id"), (json{7, 5})) << name;
+  }
+  EXPECT_EQ(file_of("/config.json").at("pad_token_id"), 9);
+  EXPECT_EQ(file_of("/config.json").at("max_position_embeddings"), 4096);
+  EXPECT_EQ(file_of("/tokenizer_config.json").at("model_max_length"), 4096);
+  EXPECT_EQ(file_of("/tokenizer_config.json").at("eos_token"), tokenizer.id_to_piece(7));
+  EXPECT_EQ(file_of("/special_tokens_map.json").at("pad_token"), tokenizer.id_to_piece(9));
+  EXPECT_EQ(file_of("/tokenizer.json").at("post_processor").at("special_tokens").size(), 1u);
+  EXPECT_TRUE(file_of("/tokenizer.json")
+                  .at("post_processor")
+                  .at("special_tokens")
+                  .contains(tokenizer.id_to_piece(3)));
+}
+
+TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
+  keys_["eos_token_id"] = {1, "x"};
+  write();
+  EXPECT_ERROR(import(), "config.json: eos_token_id: expected a number of a token");
+  keys_["eos_token_id"] = -1;
+  write();
+  write_text("generation_config.json", R"({"bos_token_id": 1.5})");
+  EXPECT_ERROR(import(), "generation_config.json: bos_token_id", "found the number 1.5");
+  write_text("generation_config.json", R"({"bos_token_id": 100000})");
+  import();
+  const LoadedModel model = load_model(fs, output_, kOneThread, ModelUse::kExport);
+  EXPECT_EQ(special_ids(model.source, nullptr).eos, -1);
+  EXPECT_TRUE(SpecialIds::within(model.source.ids.bos, kSmallVocab).empty());
 }
 
 const std::string kTwoPieces = R"({"model": {"type": "Unigram", "vocab": [["<s>", 0], ["</s>", 0]]},

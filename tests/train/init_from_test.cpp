@@ -2,8 +2,10 @@
 // for bit, in every format and on any number of ranks; what does not fit is refused.
 #include <gtest/gtest.h>
 
+#include "data/manifest.h"
 #include "inference/model_checkpoint.h"
 #include "inference/weights_checkpoint.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
@@ -11,6 +13,8 @@
 
 namespace mpt::test {
 namespace {
+
+using nlohmann::json;
 
 FileSystem& fs = posix_file_system();
 
@@ -183,6 +187,38 @@ TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
   };
   EXPECT_NO_THROW(begin(file));
   EXPECT_ERROR(begin(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json"), "another one");
+}
+
+// Data keeps the hash of its tokenizer, whose file may be gone.
+TEST_F(InitFrom, TheManifestNamesTheTokenizerOfTheData) {
+  const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json", run = directory_ / "a";
+  convert_checkpoint(
+      fs, {.checkpoint = source_, .wanted = {.output = run, .weights = WeightFormat::kF32}});
+  write_file_atomically(fs, run + "/tokenizer.json", bytes_of(fs.read_file(file)));
+  const auto begin_with = [&](const std::string& hash) {
+    Manifest manifest{.tokenizer = {.file = "gone.json", .hash = hash, .vocab_size = 61},
+                      .splits = {},
+                      .options = json::object()};
+    manifest.save(directory_ / kManifestName);
+    return initial_weights(fs, config("begun", {"train.init_from=" + run}));
+  };
+  EXPECT_NO_THROW(begin_with(Tokenizer::load(file).hash()));
+  const std::string other(32, '0');
+  EXPECT_ERROR(begin_with(other), run, "tokenizer.json", "hash " + other, "another one");
+}
+
+// A run with copies in FP32 computes with the rounded weights, and says that these are taken.
+TEST_F(InitFrom, ExactWeightsBesideTheStoredOnesAreLeftOut) {
+  const RunConfig kept = config("kept", {"optimizer.weight_rounding=master", "train.steps=2"});
+  train(kept);
+  const CapturedLog log(spdlog::level::info);
+  const WeightChanges changes =
+      convert_checkpoint(fs,
+                         {.checkpoint = run_directory(kept),
+                          .wanted = {.output = directory_ / "wide", .weights = WeightFormat::kF32}})
+          .changes;
+  EXPECT_EQ(changes.changed, 0);
+  EXPECT_TRUE(log.has("optimizer.weight_rounding = master) is left out")) << log.text();
 }
 
 TEST_F(InitFrom, WhatIsNoCheckpointIsRefused) {

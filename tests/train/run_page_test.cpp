@@ -115,6 +115,21 @@ TEST(RunPage, TheLastSamplesAndSomeBefore) {
   EXPECT_TRUE(has(page, "<pre>t1.</pre>"));
 }
 
+TEST(RunRecords, LinesThatNoRunWritesEndTheReadingOfNone) {
+  const TempDirectory directory;
+  const std::string deep =
+      std::string(300'000, '[') + std::string(300'000, ']');  // too deep to be copied or freed
+  std::string keys = "{\"step\": 2";
+  for (int i = 0; i < 300'000; ++i) keys += fmt::format(", \"{}\": 0", i);
+  write(directory / "metrics.jsonl", "{\"step\": 1, \"event\": \"resume\", \"reason\": " + deep +
+                                         "}\n" + keys + "}\n{\"step\": 3, \"loss\": 2}\n");
+  write(directory / "samples.jsonl", "{\"step\": 1, \"event\": " + deep + "}\n");
+  const RunRecords run = read_run(fs, directory.path());
+  EXPECT_EQ(run.torn_lines, 1);
+  EXPECT_EQ(run.steps, 2);
+  EXPECT_EQ(run.curves.at("train/299999").size(), 1u);
+}
+
 TEST(RunRecords, NoRun) {
   const TempDirectory directory;
   const auto message = [&](const std::string& path) {

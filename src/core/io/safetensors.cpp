@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/json/json_events.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -67,52 +68,17 @@ std::string header_text(const std::vector<StoredTensorInfo>& tensors,
   return text;
 }
 
-// Parses a header's JSON; rejects what the JSON parser alone would accept: duplicate keys, deep
-// nesting.
-class HeaderParser {
- public:
-  explicit HeaderParser(const std::string& path) : path_(path) {}
-
-  json parse(std::string_view text) {
-    try {
-      const json header =
-          json::parse(text, [this](int depth, json::parse_event_t event, json& value) {
-            return visit(depth, event, value);
-          });
-      if (!header.is_object())
-        throw error("{}: the safetensors header is not a JSON object", path_);
-      return header;
-    } catch (const json::exception& bad) {
-      throw error("{}: the safetensors header is not valid JSON: {}", path_,
-                  library_message(bad.what()));
-    }
-  }
-
- private:
-  bool visit(int depth, json::parse_event_t event, const json& value) {
-    if (depth > 3) throw error("{}: the safetensors header is nested too deeply", path_);
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key &&
-        !keys_.back().insert(value.get<std::string>()).second) {
-      throw error("{}: the safetensors header has the key {} twice", path_, value.dump());
-    }
-    return true;
-  }
-
-  const std::string& path_;
-  std::vector<std::set<std::string>> keys_;  // of the currently open objects
-};
-
 // One tensor's object in the header, read field by field.
 class EntryParser {
  public:
+  static constexpr size_t kFields = 3;
+
   EntryParser(const std::string& path, const std::string& name, const json& fields)
       : path_(path), name_(name), fields_(fields) {}
 
   // Offsets are relative to the end of the header, at `data_begin`.
   SafetensorsReader::Entry parse(int64_t data_begin, int64_t data_bytes) const {
-    if (!fields_.is_object() || fields_.size() != 3)
+    if (!fields_.is_object() || fields_.size() != kFields)
       fail("needs exactly dtype, shape and data_offsets");
     SafetensorsReader::Entry entry;
     entry.name = name_;
@@ -170,15 +136,96 @@ class EntryParser {
   const json& fields_;
 };
 
-SafetensorsMetadata parse_metadata(const std::string& path, const json& value) {
-  if (!value.is_object()) throw error("{}: {} is not a JSON object", path, kMetadataKey);
-  SafetensorsMetadata metadata;
-  for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) throw error("{}: {} key '{}' is not a string", path, kMetadataKey, key);
-    metadata[key] = text.get<std::string>();
+// Reads a header entry by entry, so that it takes little more memory than what it says. Rejects
+// what a JSON parser alone would accept: keys that are there twice, long lists, deep nesting.
+class HeaderReader : public JsonEvents<json> {
+ public:
+  // Of a file with that many bytes behind its header, which ends at `data_begin`.
+  HeaderReader(const std::string& path, int64_t data_begin, int64_t data_bytes)
+      : path_(path), data_begin_(data_begin), data_bytes_(data_bytes) {}
+
+  void read(std::string_view text) { json::sax_parse(text, this); }
+  std::vector<SafetensorsReader::Entry> take_tensors() { return std::move(tensors_); }
+  SafetensorsMetadata take_metadata() { return std::move(metadata_); }
+
+  bool value(json value) override {
+    require_header();
+    if (depth_ == kInHeader)
+      take_entry(value);
+    else if (depth_ == kInEntry)
+      fields_[field_] = std::move(value);
+    else
+      append(std::move(value));
+    return true;
   }
-  return metadata;
-}
+  bool open(json empty) override {
+    const bool is_list = empty.is_array();
+    if (is_list) require_header();
+    if (depth_ > kInEntry || (depth_ == kInEntry && !is_list))
+      throw error("{}: the safetensors header is nested too deeply", path_);
+    if (depth_ == kInHeader && is_list) take_entry(empty);  // which no entry can be
+    (depth_ == kInEntry ? fields_[field_] : fields_) = std::move(empty);
+    ++depth_;
+    return true;
+  }
+  bool key(std::string& key) override {
+    const bool is_new =
+        depth_ == kInHeader ? names_.insert(key).second : fields_.emplace(key, nullptr).second;
+    if (!is_new)
+      throw error("{}: the safetensors header has the key {} twice", path_, json(key).dump());
+    (depth_ == kInHeader ? name_ : field_) = key;
+    if (depth_ == kInEntry && name_ != kMetadataKey && fields_.size() > EntryParser::kFields)
+      take_entry(fields_);  // which has too many
+    return true;
+  }
+  bool close() override {
+    if (--depth_ == kInHeader) take_entry(fields_);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::detail::exception& reason) override {
+    throw error("{}: the safetensors header is not valid JSON: {}", path_,
+                library_message(reason.what()));
+  }
+
+ private:
+  enum Depth : uint8_t { kOutside, kInHeader, kInEntry, kInList };
+
+  void require_header() const {
+    if (depth_ == kOutside) throw error("{}: the safetensors header is not a JSON object", path_);
+  }
+  void append(json value) {
+    constexpr size_t kMostElements = 64;  // of a shape
+    json& list = fields_[field_];
+    if (list.size() == kMostElements)
+      throw error("{}: '{}' in the safetensors header has a list of more than {} elements", path_,
+                  name_, kMostElements);
+    list.push_back(std::move(value));
+  }
+  void take_entry(const json& fields) {
+    if (name_ == kMetadataKey)
+      take_metadata(fields);
+    else
+      tensors_.push_back(EntryParser(path_, name_, fields).parse(data_begin_, data_bytes_));
+  }
+  void take_metadata(const json& fields) {
+    if (!fields.is_object()) throw error("{}: {} is not a JSON object", path_, kMetadataKey);
+    for (const auto& [key, text] : fields.items()) {
+      if (!text.is_string())
+        throw error("{}: {} key '{}' is not a string", path_, kMetadataKey, key);
+      metadata_[key] = text.get<std::string>();
+    }
+  }
+
+  const std::string& path_;
+  int64_t data_begin_, data_bytes_;
+  int depth_ = kOutside;
+  std::string name_, field_;     // the keys announced last
+  std::set<std::string> names_;  // of entries
+  json fields_;                  // of the entry that is open
+  std::vector<SafetensorsReader::Entry> tensors_;
+  SafetensorsMetadata metadata_;
+};
 
 // Sorts the tensors by offset and checks that they cover the data without holes or overlap.
 void check_contiguous(const std::string& path, std::vector<SafetensorsReader::Entry>& entries,
@@ -292,13 +339,10 @@ SafetensorsReader::SafetensorsReader(FileSystem& fs, std::string path)
   file_->read(kLengthBytes, std::as_writable_bytes(std::span(text)));
 
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(header_bytes);
-  const json header = HeaderParser(path_).parse(text);
-  for (const auto& [name, value] : header.items()) {
-    if (name == kMetadataKey)
-      metadata_ = parse_metadata(path_, value);
-    else
-      tensors_.push_back(EntryParser(path_, name, value).parse(data_begin, size - data_begin));
-  }
+  HeaderReader header(path_, data_begin, size - data_begin);
+  header.read(text);
+  tensors_ = header.take_tensors();
+  metadata_ = header.take_metadata();
   check_contiguous(path_, tensors_, data_begin, size);
   for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/json/json_events.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -44,25 +45,28 @@ std::string reason_of(const std::string& what) {
 
 // Receives the parser's events and builds the tree. Keys are recorded as they are announced, while
 // `line` is still correct.
-class TreeBuilder : public nlohmann::json_sax<Json> {
+class TreeBuilder : public JsonEvents<Json> {
  public:
   TreeBuilder(std::string_view text, const std::string& name, const int64_t& line)
       : text_(text), name_(name), line_(line) {}
 
   ParsedJson take() { return std::move(result_); }
 
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
+  bool value(Json value) override {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json empty) override {
+    if (std::ssize(open_) >= kMaxJsonDepth)
+      throw error("{}:{}: nested deeper than {} levels", name_, line_, kMaxJsonDepth);
+    Json* value = place(std::move(empty));
+    open_.push_back({value, slot_path_});
+    return true;
+  }
+  bool close() override {
+    open_.pop_back();
+    return true;
+  }
 
   bool key(string_t& key) override {
     const std::string path = join_key_path(open_.back().path, key);
@@ -105,21 +109,6 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     slot_path_ = container.path + "[" + std::to_string(container.value->size() - 1) + "]";
     return &container.value->back();
   }
-  bool add(Json value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(Json empty) {
-    if (std::ssize(open_) >= kMaxJsonDepth)
-      throw error("{}:{}: nested deeper than {} levels", name_, line_, kMaxJsonDepth);
-    Json* value = place(std::move(empty));
-    open_.push_back({value, slot_path_});
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
 
   std::string_view text_;
   const std::string& name_;
@@ -128,6 +117,51 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   std::vector<Container> open_;
   Json* slot_ = nullptr;   // of the key announced last
   std::string slot_path_;  // of the value placed last or about to be placed
+};
+
+// nlohmann::json::parse() with a callback would take a time that grows with the square of a
+// container's elements, and without one it takes keys twice and any nesting.
+class PlainBuilder : public JsonEvents<nlohmann::json> {
+ public:
+  nlohmann::json take() { return std::move(root_); }
+
+  bool value(nlohmann::json value) override {
+    place(std::move(value));
+    return true;
+  }
+  bool open(nlohmann::json empty) override {
+    if (std::ssize(open_) >= kMaxJsonDepth)
+      throw error("nested deeper than {} levels", kMaxJsonDepth);
+    open_.push_back(place(std::move(empty)));
+    return true;
+  }
+  bool key(std::string& key) override {
+    const auto [at, is_new] =
+        open_.back()->get_ref<nlohmann::json::object_t&>().emplace(key, nullptr);
+    if (!is_new) throw error("{}: the key is there twice", key);
+    slot_ = &at->second;
+    return true;
+  }
+  bool close() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::detail::exception& reason) override {
+    throw error("not valid JSON: {}", library_message(reason.what()));
+  }
+
+ private:
+  // Containers that are open do not move: only the last element of a list is open.
+  nlohmann::json* place(nlohmann::json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_object()) return &(*slot_ = std::move(value));
+    return &open_.back()->get_ref<nlohmann::json::array_t&>().emplace_back(std::move(value));
+  }
+
+  nlohmann::json root_;
+  std::vector<nlohmann::json*> open_;
+  nlohmann::json* slot_ = nullptr;  // of the key announced last
 };
 
 }  // namespace
@@ -148,16 +182,20 @@ ParsedJson parse_json(std::string_view text, const std::string& name) {
   return builder.take();
 }
 
-nlohmann::json parse_written_json(std::string_view text, const std::string& name) {
-  const auto limit_depth = [&name](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMaxJsonDepth)
-      throw error("{}: is nested more than {} levels deep", name, kMaxJsonDepth);
-    return true;
-  };
+nlohmann::json parse_plain_json(std::string_view text) {
+  if (std::ssize(text) > kMaxPlainJsonBytes)
+    throw error("{} bytes are too long for JSON; at most {} are read", text.size(),
+                kMaxPlainJsonBytes);
+  PlainBuilder builder;
+  nlohmann::json::sax_parse(text, &builder);
+  return builder.take();
+}
+
+nlohmann::json parse_plain_json(std::string_view text, const std::string& name) {
   try {
-    return nlohmann::json::parse(text, limit_depth);
-  } catch (const nlohmann::json::exception& failure) {
-    throw error("{}: not valid JSON: {}", name, library_message(failure.what()));
+    return parse_plain_json(text);
+  } catch (const Error& defect) {
+    throw error("{}: {}", name, defect.what());
   }
 }
 

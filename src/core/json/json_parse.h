@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 inline constexpr int64_t kMaxJsonDepth = 64;
 inline constexpr int64_t kMaxJsonKeys = 10'000;
 inline constexpr int64_t kMaxJsonBytes = 1 << 20;
+inline constexpr int64_t kMaxPlainJsonBytes = int64_t{256} << 20;
 
 struct ParsedJson {
   Json value;
@@ -29,9 +30,12 @@ struct ParsedJson {
 // `name` identifies the text in messages: a path.
 ParsedJson parse_json(std::string_view text, const std::string& name);
 
-// Parses JSON that the program itself wrote: no comments, no line numbers, nesting up to
-// kMaxJsonDepth. Throws Error naming the file otherwise.
-nlohmann::json parse_written_json(std::string_view text, const std::string& name);
+// JSON without comments, as programs write it: tokenizers, manifests, states of checkpoints. Takes
+// time and memory in proportion to the text. Throws Error for invalid JSON, a key that an object
+// has twice, nesting deeper than kMaxJsonDepth and texts of more than kMaxPlainJsonBytes; `name`,
+// a path, is named first.
+nlohmann::json parse_plain_json(std::string_view text);
+nlohmann::json parse_plain_json(std::string_view text, const std::string& name);
 
 // "model" + "hidden_size" → "model.hidden_size"; "" + "model" → "model"
 std::string join_key_path(std::string_view parent, std::string_view key);

@@ -156,7 +156,7 @@ std::string UnfinishedRun::difference(const json& found) const {
 }
 
 void UnfinishedRun::find(Overwrite overwrite) try {
-  const json found = parse_written_json(fs_.read_file(progress_path()), progress_path());
+  const json found = parse_plain_json(fs_.read_file(progress_path()), progress_path());
   if (found.at("format") != kFormat)
     throw error("{}: has format {}; expected {}; remove the directory to begin anew",
                 progress_path(), text_of(found.at("format")), kFormat);

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 #include "core/json/json_parse.h"
-#include "core/text.h"
 
 namespace mpt {
 namespace {
@@ -22,24 +20,6 @@ std::string shown(const nlohmann::json& value) {
 }
 
 }  // namespace
-
-nlohmann::json parse_json_once(std::string_view content) {
-  using Event = nlohmann::json::parse_event_t;
-  std::vector<std::unordered_set<std::string>> keys;  // of the open objects
-  const auto look = [&](int depth, Event event, nlohmann::json& value) {
-    if (depth > kMaxJsonDepth) throw error("nested deeper than {} levels", kMaxJsonDepth);
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(value.get<std::string>()).second)
-      throw error("{}: the key is there twice", value.get<std::string>());
-    return true;
-  };
-  try {
-    return nlohmann::json::parse(content, look);
-  } catch (const nlohmann::json::exception& failure) {
-    throw error("not valid JSON: {}", library_message(failure.what()));
-  }
-}
 
 void JsonNode::refuse(std::string_view expected) const {
   throw error("{}: found {}; {}", path_, shown(*value_), expected);

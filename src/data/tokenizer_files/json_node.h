@@ -48,10 +48,6 @@ class JsonNode {
   std::string path_;
 };
 
-// Throws Error for invalid JSON, a key that an object has twice, and nesting deeper than
-// kMaxJsonDepth.
-nlohmann::json parse_json_once(std::string_view content);
-
 template <class Enum>
 Enum JsonNode::name() const {
   const std::string& found = text();

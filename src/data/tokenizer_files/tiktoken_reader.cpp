@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 #include "data/subword/bpe.h"
 #include "data/tokenizer_files/json_node.h"
@@ -179,7 +180,7 @@ bool is_tiktoken_with_settings(std::string_view content) {
 }
 
 std::string tiktoken_with_settings(std::string_view settings, std::string_view ranks) {
-  return parse_json_once(settings).dump() + "\n" + std::string(ranks);
+  return parse_plain_json(settings).dump() + "\n" + std::string(ranks);
 }
 
 TiktokenFiles tiktoken_files(std::string_view with_settings) {
@@ -190,7 +191,7 @@ SubwordTokenizer read_tiktoken(std::string_view with_settings) {
   if (std::ssize(with_settings) > kMaxTokenizerBytes)
     throw error("has {} bytes; at most {} are read", with_settings.size(), kMaxTokenizerBytes);
   const TiktokenFiles files = tiktoken_files(with_settings);
-  const nlohmann::json settings = parse_json_once(files.settings);
+  const nlohmann::json settings = parse_plain_json(files.settings);
   const JsonNode root(settings, "");
   root.require_keys({"pattern", "special_tokens", "bos_token", "eos_token"});
   const std::vector<RankedPiece> pieces = ranked_pieces(files.ranks);

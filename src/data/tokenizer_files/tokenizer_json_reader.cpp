@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "data/tokenizer_files/json_node.h"
 #include "data/tokenizer_files/tokenizer_json_model.h"
 #include "data/tokenizer_files/tokenizer_json_steps.h"
@@ -131,7 +132,7 @@ void check_token(int64_t id, int64_t vocab_size, std::string_view key) {
 nlohmann::json parsed(std::string_view content) {
   if (std::ssize(content) > kMaxTokenizerBytes)
     throw error("has {} bytes; at most {} are read", content.size(), kMaxTokenizerBytes);
-  return parse_json_once(content);
+  return parse_plain_json(content);
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ TasksOfCheckpoint evaluate_tasks(FileSystem& fs, const TasksOptions& options) {
   const LoadedModel model =
       load_model(fs, options.checkpoint, options.device, ModelUse::kAsExported);
   const RunConfig& config = model.config;
-  const TokenizerFile file = find_tokenizer(config, options.tokenizer, model.checkpoint);
+  const TokenizerFile file = find_tokenizer(model, options.tokenizer);
   const std::vector<Task> tasks = load_tasks(
       options, load_tokenizer(config, file),
       {.context = config.batch.seq_len, .prepend_bos = options.prepend_bos || file.prepend_bos});

@@ -80,19 +80,19 @@ std::string framed(const std::string& event) {
 // --- the scalars of a record --------------------------------------------------------------------
 
 // What is not finite is null in metrics.jsonl.
-bool is_scalar(const nlohmann::ordered_json& value) { return value.is_number() || value.is_null(); }
-double number(const nlohmann::ordered_json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+bool is_scalar(const auto& value) { return value.is_number() || value.is_null(); }
+double number(const auto& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.template get<double>();
 }
 
-void add_numbers(Scalars& scalars, const std::string& group, const nlohmann::ordered_json& object) {
+void add_numbers(Scalars& scalars, const std::string& group, const auto& object) {
   for (const auto& [key, value] : object.items())
     if (is_scalar(value)) scalars.emplace_back(group + key, number(value));
 }
 
-int64_t sum(const nlohmann::ordered_json& counts) {
+int64_t sum(const auto& counts) {
   int64_t total = 0;
-  for (const auto& count : counts) total += count.get<int64_t>();
+  for (const auto& count : counts) total += count.template get<int64_t>();
   return total;
 }
 
@@ -101,7 +101,7 @@ void add_share(Scalars& scalars, const std::string& name, int64_t moved, int64_t
   if (asked > 0) scalars.emplace_back("updates_moved/" + name, double(moved) / double(asked));
 }
 
-void add_updates(Scalars& scalars, const nlohmann::ordered_json& tensors) {
+void add_updates(Scalars& scalars, const auto& tensors) {
   int64_t all_moved = 0, all_asked = 0;
   for (const auto& [name, tensor] : tensors.items()) {
     const auto& outcomes = tensor.at("both");
@@ -111,6 +111,23 @@ void add_updates(Scalars& scalars, const nlohmann::ordered_json& tensors) {
     all_asked += asked;
   }
   add_share(scalars, "all", all_moved, all_asked);
+}
+
+Scalars scalars_in(const auto& record) {
+  constexpr std::string_view kOfValidation = "val_";
+  Scalars scalars;
+  for (const auto& [key, value] : record.items()) {
+    if (is_scalar(value) && key.starts_with(kOfValidation))
+      scalars.emplace_back("validation/" + key.substr(kOfValidation.size()), number(value));
+    else if (is_scalar(value) && key != "step")
+      scalars.emplace_back("train/" + key, number(value));
+    else if (key == "validation")
+      for (const auto& [set, figures] : value.items())
+        add_numbers(scalars, "validation/" + set + "/", figures);
+    else if (key == "update_survival")
+      add_updates(scalars, value.at("tensors"));
+  }
+  return scalars;
 }
 
 // --- names of files -----------------------------------------------------------------------------
@@ -165,22 +182,8 @@ std::string scalars_event(int64_t step, double wall_time, const Scalars& values)
   return framed(event);
 }
 
-Scalars scalars_of(const nlohmann::ordered_json& record) {
-  constexpr std::string_view kOfValidation = "val_";
-  Scalars scalars;
-  for (const auto& [key, value] : record.items()) {
-    if (is_scalar(value) && key.starts_with(kOfValidation))
-      scalars.emplace_back("validation/" + key.substr(kOfValidation.size()), number(value));
-    else if (is_scalar(value) && key != "step")
-      scalars.emplace_back("train/" + key, number(value));
-    else if (key == "validation")
-      for (const auto& [set, figures] : value.items())
-        add_numbers(scalars, "validation/" + set + "/", figures);
-    else if (key == "update_survival")
-      add_updates(scalars, value.at("tensors"));
-  }
-  return scalars;
-}
+Scalars scalars_of(const nlohmann::ordered_json& record) { return scalars_in(record); }
+Scalars scalars_of(const nlohmann::json& record) { return scalars_in(record); }
 
 EventFile::EventFile(FileSystem& fs, const std::string& directory)
     : path_(in_directory(directory, next_name(fs, directory))), file_(fs.create(path_)) {

@@ -33,6 +33,7 @@ using Scalars = std::vector<std::pair<std::string, double>>;  // by tag
 // train/loss, validation/loss, validation/<set>/loss, updates_moved/<tensor>,
 // ...
 Scalars scalars_of(const nlohmann::ordered_json& record);
+Scalars scalars_of(const nlohmann::json& record);
 
 class EventFile {
  public:

@@ -13,13 +13,22 @@
 namespace mpt {
 namespace {
 
-using nlohmann::ordered_json;
+using nlohmann::json;
 
 bool before(const RecordedPoint& point, int64_t step) { return point.step < step; }
 bool after(int64_t step, const RecordedPoint& point) { return step < point.step; }
 
+// Null if the line is no JSON that a run could have written.
+std::optional<json> record_of(std::string_view line) {
+  try {
+    return parse_plain_json(line);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // Of a record of any shape.
-std::optional<int64_t> step_of(const ordered_json& record) {
+std::optional<int64_t> step_of(const json& record) {
   if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return std::nullopt;
   return record["step"].get<int64_t>();
@@ -31,12 +40,12 @@ class Collector {
 
   void take_line(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    const ordered_json record = ordered_json::parse(line, nullptr, false);
-    if (record.is_discarded()) {
+    const std::optional<json> record = record_of(line);
+    if (!record) {
       ++run_.torn_lines;
       return;
     }
-    if (const std::optional<int64_t> step = step_of(record)) take(record, *step);
+    if (const std::optional<int64_t> step = step_of(*record)) take(*record, *step);
   }
   void finish() {
     run_.steps = int64_t(steps_.size());
@@ -44,10 +53,10 @@ class Collector {
   }
 
  private:
-  void take(const ordered_json& record, int64_t step) {
+  void take(const json& record, int64_t step) {
     const auto event = record.find("event");
     if (event != record.end()) {
-      if (*event == "resume") go_back(step, record.value("reason", ordered_json()));
+      if (*event == "resume") go_back(step, record.value("reason", json()));
       return;
     }
     const auto at = std::lower_bound(steps_.begin(), steps_.end(), step);
@@ -55,7 +64,7 @@ class Collector {
     for (const auto& [tag, value] : scalars(record)) add(run_.curves[tag], {step, value});
   }
   // A record of another shape than this program's has no curves.
-  static Scalars scalars(const ordered_json& record) {
+  static Scalars scalars(const json& record) {
     try {
       return scalars_of(record);
     } catch (const nlohmann::json::exception&) {
@@ -63,7 +72,7 @@ class Collector {
     }
   }
   // A phase that begins is neither.
-  void go_back(int64_t step, const ordered_json& reason) {
+  void go_back(int64_t step, const json& reason) {
     if (reason.is_null()) ++run_.resumed;
     if (reason.is_string() && reason.get_ref<const std::string&>().starts_with("rollback"))
       ++run_.rolled_back;
@@ -85,13 +94,13 @@ class Collector {
 
 // A line of samples.jsonl; what has another shape is passed over.
 void take_samples(std::string_view line, RunRecords& run) {
-  const ordered_json record = ordered_json::parse(line, nullptr, false);
+  const json record = record_of(line).value_or(json());
   const std::optional<int64_t> step = step_of(record);
-  if (step && record.value("event", ordered_json()) == "resume")
+  if (step && record.value("event", json()) == "resume")
     run.samples.erase(run.samples.upper_bound(*step), run.samples.end());
   if (!step || !record.contains("samples") || !record["samples"].is_array()) return;
   std::vector<RecordedSample> samples;
-  for (const ordered_json& sample : record["samples"]) {
+  for (const json& sample : record["samples"]) {
     if (!sample.is_object()) return;
     const auto text = [&](const char* key) {
       const auto found = sample.find(key);
@@ -102,12 +111,12 @@ void take_samples(std::string_view line, RunRecords& run) {
   run.samples[*step] = std::move(samples);
 }
 
-nlohmann::json json_beside(FileSystem& fs, const std::string& path) {
+json json_beside(FileSystem& fs, const std::string& path) {
   if (!fs.exists(path)) return nullptr;
   constexpr int64_t kMost = int64_t{16} << 20;
-  const nlohmann::json json = parse_written_json(fs.read_file(path, kMost), path);
-  if (!json.is_object()) throw error("{}: not a JSON object", path);
-  return json;
+  json content = parse_plain_json(fs.read_file(path, kMost), path);
+  if (!content.is_object()) throw error("{}: not a JSON object", path);
+  return content;
 }
 
 }  // namespace

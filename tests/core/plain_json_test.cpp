@@ -1,0 +1,45 @@
+// JSON as programs write it: what is accepted, and that size alone stops nothing.
+#include <gtest/gtest.h>
+
+#include "core/json/json_parse.h"
+#include "support/expect_error.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::json;
+
+TEST(PlainJson, GivesTheValuesOfTheLibrary) {
+  for (const char* text :
+       {"null", "true", "-1", "18446744073709551615", "1.5e300", R"("a\u00e4\n")", "[]", "{}",
+        R"([1,[2,{"a":[]}],"x"])", R"({"b":{"a":[{},[null,false]],"c":""},"a":-0.0})"})
+    EXPECT_EQ(parse_plain_json(text), json::parse(text)) << text;
+}
+
+TEST(PlainJson, RefusesWhatProgramsDoNotWrite) {
+  const auto nested = [](size_t levels) {
+    return std::string(levels, '[') + std::string(levels, ']');
+  };
+  EXPECT_EQ(parse_plain_json(nested(64)), json::parse(nested(64)));
+  EXPECT_ERROR(parse_plain_json(nested(65)), "nested deeper than 64 levels");
+  EXPECT_ERROR(parse_plain_json(std::string(1'000'000, '[')), "nested deeper");
+  EXPECT_ERROR(parse_plain_json(R"({"a":{"b":1,"c":2,"b":1}})"), "b: the key is there twice");
+  EXPECT_ERROR(parse_plain_json(R"({"a":1e999})"), "not valid JSON");
+  for (const char* text : {"", " ", "{", "[1,]", "{} x", "// a\n1", "nul", "\"\xFF\""})
+    EXPECT_ERROR(parse_plain_json(text, "dir/a.json"), "dir/a.json: not valid JSON: ");
+}
+
+// A parser that looks through a container again at each of its elements would take hours.
+TEST(PlainJson, TakesTimeInProportionToTheText) {
+  constexpr size_t kElements = 500'000;
+  std::string list = "[", object = "{";
+  for (size_t i = 0; i < kElements; ++i) {
+    list += "{},";
+    object += fmt::format("\"{}\":{{}},", i);
+  }
+  EXPECT_EQ(parse_plain_json(list + "{}]").size(), kElements + 1);
+  EXPECT_EQ(parse_plain_json(object + "\"\":[]}").size(), kElements + 1);
+}
+
+}  // namespace
+}  // namespace mpt
