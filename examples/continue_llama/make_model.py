@@ -92,6 +92,8 @@ def main():
     (args.output / "config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
     save_file(dict(weights(CONFIG)), args.output / "model.safetensors", {"format": "pt"})
     shutil.copy(args.tokenizer, args.output / "tokenizer.model")
+    settings = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": False}
+    (args.output / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
     print(
         f"{args.output}: a random LLaMA of {sum(w.size for _, w in weights(CONFIG)):,} parameters"
     )

@@ -29,7 +29,7 @@ struct GenerateCommand {
   std::optional<std::string> prompt_file;
   int64_t samples = 1;  // of each prompt
   GenerateOptions options;
-  bool bos = false;
+  std::optional<bool> bos{};
   bool json = false;
   DeviceConfig device{};
 };
@@ -182,8 +182,8 @@ void run_generate(GenerateCommand& command) {
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
   const TokenizerFile file = find_tokenizer(model, command.tokenizer);
   const Tokenizer tokenizer = load_tokenizer(model.config, file);
-  command.options.prepend_bos = command.bos || file.prepend_bos;
-  command.options.ends = SpecialIds::within(model.source.ids.eos, model.config.model.vocab_size);
+  command.options.prepend_bos = command.bos.value_or(file.prepend_bos);
+  command.options.ends = SpecialIds::within(model.source.ids.eos, tokenizer.vocab_size());
   check_prompts(prompts, tokenizer, command.options, model.config.batch.seq_len);
   LlamaDecoder decoder(model.config.model,
                        {.storage = model.storage(), .max_positions = model.config.batch.seq_len},
@@ -229,7 +229,7 @@ void add_generate_verb(CLI::App& program) {
            "sample from the most likely tokens whose probabilities come to X; 1 = all");
   add_seed(*verb, options.sampling.seed, "seed for sampling");
   add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
-  verb->add_flag("--bos", command->bos, "prepend BOS to the prompt [as in the run's data]");
+  add_bos(*verb, command->bos, "prepend BOS to the prompt");
   add_device(*verb, command->device);
   verb->add_flag("--json", command->json,
                  "print a JSON object a line for each text: prompt, sample, text (what follows the "

@@ -143,9 +143,10 @@ void add_tasks(CLI::App& verb, EvalCommand& command) {
   add_text(verb, "--tokenizer", command.tasks.tokenizer,
            "tokenizer file for the tasks [that of the run]")
       ->needs(tasks);
-  verb.add_flag("--bos", command.tasks.prepend_bos,
-                "prepend BOS to the texts of the tasks [as in the run's data]")
-      ->needs(tasks);
+  const BosOptions bos =
+      add_bos(verb, command.tasks.prepend_bos, "prepend BOS to the texts of the tasks");
+  bos.with->needs(tasks);
+  bos.without->needs(tasks);
 }
 
 void add_eval(CLI::App& program) {
@@ -184,7 +185,7 @@ struct ExportCommand {
   ExportOptions options;
   bool with_tokenizer = true;
   bool overwrite = false;
-  bool bos = false;
+  std::optional<bool> bos{};
 };
 
 // nullopt if the user wants no tokenizer.
@@ -222,7 +223,7 @@ void run_export(ExportCommand& command) {
                                        {.type = DeviceType::kCpu}, use_of_export(command.options));
   const TokenizerFile file = find_tokenizer(model, command.tokenizer);
   const std::optional<Tokenizer> tokenizer = tokenizer_of_export(command, model.config, file);
-  command.options.prepend_bos = command.bos || file.prepend_bos;
+  command.options.prepend_bos = command.bos.value_or(file.prepend_bos);
   export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
   write_output(fmt::format("{}: step {} of {} as {}{}\n", command.options.output, model.step,
                            model.config.name, kind_of(command.options.format),
@@ -246,13 +247,13 @@ void add_export(CLI::App& program) {
             "tokens of the longest text that the files name [batch.seq_len of the run]");
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
-  CLI::Option* bos = verb->add_flag(
-      "--bos", command->bos, "configure the tokenizer to prepend BOS [as in the run's data]");
+  const BosOptions bos = add_bos(*verb, command->bos, "configure the tokenizer to prepend BOS");
   verb->add_flag_callback(
           "--no-tokenizer", [command] { command->with_tokenizer = false; },
           "export only the weights")
       ->excludes(tokenizer)
-      ->excludes(bos);
+      ->excludes(bos.with)
+      ->excludes(bos.without);
   verb->add_flag("--overwrite", command->overwrite, "replace an earlier export");
   verb->callback([command] { run_export(*command); });
 }

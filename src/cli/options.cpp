@@ -65,6 +65,14 @@ CLI::Option* add_count(CLI::App& verb, const std::string& name, std::optional<in
   return verb.add_option_function<std::string>(name, set, help)->type_name("N");
 }
 
+BosOptions add_bos(CLI::App& verb, std::optional<bool>& target, const std::string& help) {
+  CLI::Option* with = verb.add_flag_callback(
+      "--bos", [&target] { target = true; }, help + " [as in the model's data]");
+  CLI::Option* without = verb.add_flag_callback(
+      "--no-bos", [&target] { target = false; }, "no BOS [as in the model's data]");
+  return {with, without->excludes(with)};
+}
+
 CLI::Option* add_seed(CLI::App& verb, uint64_t& target, const std::string& help) {
   const auto set = [&target](const std::string& text) {
     const std::optional<uint64_t> value = whole_number<uint64_t>(text);

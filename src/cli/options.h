@@ -45,6 +45,12 @@ CLI::Option* add_text(CLI::App& verb, const std::string& name, std::optional<std
 CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
                        const std::string& help);
 
+// --bos (`help`) and --no-bos, which exclude each other. None: as in the model's data.
+struct BosOptions {
+  CLI::Option *with, *without;
+};
+BosOptions add_bos(CLI::App& verb, std::optional<bool>& target, const std::string& help);
+
 // --checkpoint, required: a model that was saved.
 void add_checkpoint(CLI::App& verb, std::string& target);
 // --device and --threads: where a model that was saved runs.

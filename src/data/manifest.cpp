@@ -14,6 +14,7 @@ using nlohmann::json;
 
 constexpr const char* kFormatName = "mpretrain token shards";
 constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr size_t kMostNameBytes = 100;
 constexpr int64_t kMostCount = int64_t{1} << 53;  // exact in every JSON parser
 
 // Typed access to one JSON object of the manifest; errors name the file and the path of the field.
@@ -47,13 +48,13 @@ class Fields {
   [[nodiscard]] Fields object(const std::string& key) const {
     return {file_, path_of(key), at(key)};
   }
-  [[nodiscard]] std::vector<Fields> array(const char* key) const {
+  // Calls f with the fields of each object in a list.
+  template <class F>
+  void each(const char* key, const F& f) const {
     const json& value = at(key);
     if (!value.is_array()) wrong(key, "an array");
-    std::vector<Fields> items;
     for (size_t i = 0; i < value.size(); ++i)
-      items.emplace_back(file_, fmt::format("{}[{}]", path_of(key), i), value[i]);
-    return items;
+      f(Fields(file_, fmt::format("{}[{}]", path_of(key), i), value[i]));
   }
   [[nodiscard]] const json& value() const { return object_; }
 
@@ -98,11 +99,11 @@ ManifestSplit split_from(const Fields& fields, const std::string& path) {
                       .unigram_entropy_nats = fields.number("unigram_entropy_nats"),
                       .shards = {}};
   int64_t tokens = 0;
-  for (const Fields& shard : fields.array("shards")) {
+  fields.each("shards", [&](const Fields& shard) {
     split.shards.push_back({plain_name(shard, "file", path),
                             shard.integer("tokens", 1, kMaxTokensPerShard), shard.text("hash")});
     tokens += split.shards.back().tokens;
-  }
+  });
   if (tokens != split.tokens)
     throw error("{}: a split lists {} tokens, but its shards add up to {}", path, split.tokens,
                 tokens);
@@ -133,8 +134,12 @@ Manifest Manifest::load(const std::string& path) {
   Manifest manifest;
   manifest.tokenizer = tokenizer_from(top.object("tokenizer"), path);
   const Fields splits = top.object("splits");
-  for (const auto& [name, unused] : splits.value().items())
+  for (const auto& [name, unused] : splits.value().items()) {
+    if (name.size() > kMostNameBytes)
+      throw error("{}: the name of a split has {} bytes; at most {} are accepted", path,
+                  name.size(), kMostNameBytes);
     manifest.splits[name] = split_from(splits.object(name), path);
+  }
   manifest.options = top.object("options").value();
   return manifest;
 }

@@ -196,7 +196,7 @@ GgufMetadata gguf_metadata(const RunConfig& config, const SourceTexts& source,
   if (tokenizer == nullptr)
     metadata.add("tokenizer.ggml.model", "no_vocab");
   else
-    add_tokenizer(metadata, *tokenizer, special_ids(source, tokenizer), config.model.vocab_size,
+    add_tokenizer(metadata, *tokenizer, special_pieces(source, *tokenizer), config.model.vocab_size,
                   options.prepend_bos);
   return metadata;
 }

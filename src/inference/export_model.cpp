@@ -36,23 +36,23 @@ const char* torch_name(WeightFormat masters) {
 }
 
 ordered_json generation_config(const SpecialIds& ids) {
-  return {{"_from_model_config", true}, {"bos_token_id", ids.bos}, {"eos_token_id", ids.eos}};
+  ordered_json content{
+      {"_from_model_config", true}, {"bos_token_id", ids.bos}, {"eos_token_id", ids.eos}};
+  if (!ids.pad.is_null()) content["pad_token_id"] = ids.pad;
+  return content;
 }
 
-// The tokenizer of an export with the special tokens of its model.
+// The tokenizer of an export, with its special_pieces().
 struct NamedTokenizer {
   const Tokenizer& tokenizer;
   SpecialIds ids;
 
-  // The piece of the first of `of`; null if there is none.
-  [[nodiscard]] ordered_json piece(const nlohmann::json& of) const {
-    const int64_t id = SpecialIds::first(of, tokenizer.vocab_size());
-    return id < 0 ? ordered_json() : ordered_json(tokenizer.id_to_piece(id));
+  [[nodiscard]] ordered_json piece(const nlohmann::json& id) const {
+    return id.is_null() ? ordered_json() : ordered_json(tokenizer.id_to_piece(id.get<int64_t>()));
   }
-  [[nodiscard]] int64_t bos_id() const {
-    return SpecialIds::first(ids.bos, tokenizer.vocab_size());
+  [[nodiscard]] ordered_json unknown_piece() const {
+    return tokenizer.unk_id() < 0 ? ordered_json() : piece(tokenizer.unk_id());
   }
-  [[nodiscard]] ordered_json unknown_piece() const { return piece(tokenizer.unk_id()); }
 };
 
 ordered_json special_tokens(const NamedTokenizer& named) {
@@ -132,7 +132,7 @@ TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
         tokenizer.path(), reason, kTokenizer);
     return TokenizerJson::kNone;
   }
-  write_json(fs, path, tokenizer_json(model, options.prepend_bos ? named.bos_id() : -1));
+  write_json(fs, path, tokenizer_json(model, options.prepend_bos ? tokenizer.bos_id() : -1));
   return TokenizerJson::kWritten;
 }
 
@@ -160,7 +160,7 @@ void write_subwords(FileSystem& fs, const std::string& directory, const NamedTok
   warn_of_bos(named.tokenizer, options);
   write_text(fs, in_directory(directory, kTokenizerJson), named.tokenizer.model_bytes());
   ordered_json content{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                       {"add_bos_token", options.prepend_bos},  // for import; the template rules
+                       {kTextsBeginWithBos, options.prepend_bos},
                        {"clean_up_tokenization_spaces", false},
                        {"model_max_length", context_of_export(config, options)}};
   content.update(special_tokens(named));
@@ -200,7 +200,8 @@ void write_files(FileSystem& fs, const std::string& directory, const LoadedModel
   write_json(fs, in_directory(directory, kGenerationConfig), generation_config(ids));
   write_weight_file(fs, in_directory(directory, kWeights), *model.device, tensors);
   if (tokenizer != nullptr)
-    write_tokenizer(fs, directory, {*tokenizer, ids}, model.config, options);
+    write_tokenizer(fs, directory, {*tokenizer, special_pieces(model.source, *tokenizer)},
+                    model.config, options);
 }
 
 }  // namespace
@@ -215,6 +216,16 @@ SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer) {
   complete(ids.eos, tokenizer->eos_id());
   complete(ids.pad, tokenizer->pad_id());
   return ids;
+}
+
+SpecialIds special_pieces(const SourceTexts& source, const Tokenizer& tokenizer) {
+  const auto piece = [&](int64_t own, const nlohmann::json& named) {
+    const int64_t id = own >= 0 ? own : SpecialIds::first(named, tokenizer.vocab_size());
+    return id < 0 ? nlohmann::json() : nlohmann::json(id);
+  };
+  return {.bos = piece(tokenizer.bos_id(), source.ids.bos),
+          .eos = piece(tokenizer.eos_id(), source.ids.eos),
+          .pad = piece(tokenizer.pad_id(), source.ids.pad)};
 }
 
 int64_t context_of_export(const RunConfig& config, const ExportOptions& options) {

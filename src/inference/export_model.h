@@ -62,8 +62,12 @@ void check_export_output(FileSystem& fs, const ExportOptions& options);
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options);
 
-// Each as the source of an imported model has it, else as the tokenizer, which may be null.
+// Those of config.json: each as the source of an imported model has it, else as the tokenizer,
+// which may be null.
 SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer);
+// Those of an exported tokenizer, each a number or null: its own, else the first of the source's
+// that it has a piece of.
+SpecialIds special_pieces(const SourceTexts& source, const Tokenizer& tokenizer);
 int64_t context_of_export(const RunConfig& config, const ExportOptions& options);
 
 // config.json of the export.

@@ -151,7 +151,7 @@ std::optional<std::string> regex_of(const JsonNode& pre_tokenizer) {
   if (pre_tokenizer.is_null()) return std::nullopt;
   if (is_byte_level(pre_tokenizer, true)) return "";
   if (!is_step(pre_tokenizer, "Sequence")) return std::nullopt;
-  const std::vector<JsonNode> steps = pre_tokenizer["pretokenizers"].list();
+  const JsonList steps = pre_tokenizer["pretokenizers"].list();
   if (steps.size() != 2) return std::nullopt;
   if (splits_digits(steps[0]) && is_byte_level(steps[1], true)) return std::string(kDigits);
   if (isolates(steps[0]) && is_byte_level(steps[1], false))
@@ -236,9 +236,8 @@ void add_byte_level(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t 
 
 void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, const SpecialIds& ids,
                    int64_t vocab_size, bool prepend_bos) {
-  const int64_t tokens = std::max(vocab_size, tokenizer.vocab_size());
-  const int64_t bos = SpecialIds::first(ids.bos, tokens), eos = SpecialIds::first(ids.eos, tokens),
-                pad = SpecialIds::first(ids.pad, tokens);
+  const auto id_of = [](const nlohmann::json& id) { return id.is_null() ? -1 : id.get<int64_t>(); };
+  const int64_t bos = id_of(ids.bos), eos = id_of(ids.eos), pad = id_of(ids.pad);
   const auto require_end = [&] { require_piece(tokenizer, "EOS", eos); };
   switch (tokenizer.kind()) {
     case TokenizerKind::kSentencePiece:

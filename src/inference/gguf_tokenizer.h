@@ -10,7 +10,8 @@
 namespace mpt {
 
 // Adds the keys tokenizer.ggml.*: SentencePiece models as `llama`, byte-level BPE of tokenizer.json
-// files as `gpt2`. Throws Error if llama.cpp would give other ids, and warns where that is rare.
+// files as `gpt2`. `ids`: each a piece or null. Throws Error if llama.cpp would give other ids, and
+// warns where that is rare.
 void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, const SpecialIds& ids,
                    int64_t vocab_size, bool prepend_bos);
 

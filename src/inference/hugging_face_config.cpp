@@ -82,7 +82,8 @@ constexpr std::array<std::pair<const char*, nlohmann::json SpecialIds::*>, 3> kI
 
 // A number that no vocabulary has is one, too: -1 stands for no token.
 bool is_id(const auto& value) {
-  return value.is_number_integer() && value >= INT32_MIN && value <= INT32_MAX;
+  if (value.is_number_unsigned()) return value.template get<uint64_t>() <= INT32_MAX;
+  return value.is_number_integer() && value.template get<int64_t>() >= INT32_MIN;
 }
 bool are_ids(const auto& value) {
   constexpr size_t kMost = 64;
@@ -339,8 +340,11 @@ SpecialIds with_generation_config(SpecialIds ids, std::string_view text, const s
     const auto found = content.find(key);
     if (found == content.end() || found->is_null()) continue;
     if (!are_ids(*found))
-      throw error("{}: {}: expected a number of a token, a list of them or null, found {}", path,
-                  key, describe(*found));
+      throw error(
+          "{}: {}: expected a number of a token, a list of them or null, found {}; correct or "
+          "remove "
+          "the file",
+          path, key, describe(*found));
     ids.*member = *found;
   }
   return ids;

@@ -83,7 +83,7 @@ bool prepends_bos(const Tokenizer& tokenizer, const TokenizerSettings& settings)
   if (tokenizer.bos_id() < 0) return false;
   const bool otherwise =
       tokenizer.subwords() == nullptr || tokenizer.subwords()->parts().template_begins_with_bos;
-  return settings.add_bos_token.value_or(otherwise);
+  return settings.begin_with_bos.value_or(otherwise);
 }
 
 // tokenizer.json does not name EOS and may not name BOS, and a SentencePiece model does not have
@@ -152,7 +152,7 @@ FoundTokenizer tokenizer_to_copy(FileSystem& fs, const ImportOptions& options,
                                  const HuggingFaceModel& read) {
   const LlamaConfig& model = read.model;
   if (options.tokenizer == ImportTokenizer::kLeave)
-    return {.note = "left out; generate needs --tokenizer"};
+    return {.note = "left out; generate and export need --tokenizer, and --bos if texts begin so"};
   const std::string path = tokenizer_of_model(options.directory);
   if (path.empty()) return {.note = "none in the directory; generate needs --tokenizer"};
   const Tokenizer tokenizer = checked_tokenizer(path, model);

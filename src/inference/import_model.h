@@ -6,8 +6,8 @@
 //   tokenizer.tiktoken with its settings
 //
 // Of other files, tokenizer_config.json and added_tokens.json are read for what they say of the
-// tokenizer, and generation_config.json for the tokens that end a text. Weights are kept exactly,
-// unless another format is asked for.
+// tokenizer, and generation_config.json for the ids of BOS, EOS and padding. Weights are kept
+// exactly, unless another format is asked for.
 #pragma once
 
 #include <cstdint>

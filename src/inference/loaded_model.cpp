@@ -93,6 +93,15 @@ nlohmann::json SavedWeights::json() const {
   return {{"path", checkpoint}, {"step", step}, {"hash", hash}};
 }
 
+void tell_what_is_left_out(const SavedWeights& saved) {
+  const WeightRounding rounding = saved.config.optimizer.weight_rounding;
+  if (residual_of(rounding))
+    spdlog::info(
+        "{}: the weights that the run computes with are taken; what it keeps beside them "
+        "(optimizer.weight_rounding = {}) is left out",
+        saved.checkpoint, name_of(rounding));
+}
+
 SavedWeights find_saved_weights(FileSystem& fs, const std::string& path) {
   return saved_weights_at(fs, find_checkpoint(fs, path));
 }

@@ -32,6 +32,8 @@ struct SavedWeights {
   // For records: path, step, hash.
   [[nodiscard]] nlohmann::json json() const;
 };
+// Says in the log what a run keeps beside its weights, where these alone are taken.
+void tell_what_is_left_out(const SavedWeights& saved);
 // `path` as for find_checkpoint().
 SavedWeights find_saved_weights(FileSystem& fs, const std::string& path);
 // Of the directory of a checkpoint that was verified before.

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "core/progress.h"
 #include "model/row_bands.h"
@@ -111,13 +110,7 @@ CheckpointWeights::CheckpointWeights(FileSystem& fs, const std::string& checkpoi
                                      const RunConfig& config, Device& device)
     : stored_(fs, checkpoint, read_checkpoint_record(fs, checkpoint).files),
       options_(stored_weights(config.precision)),
-      device_(device) {
-  if (residual_of(config.optimizer.weight_rounding))
-    spdlog::info(
-        "{}: the weights that the run computes with are taken; what it keeps beside them "
-        "(optimizer.weight_rounding = {}) is left out",
-        checkpoint, name_of(config.optimizer.weight_rounding));
-}
+      device_(device) {}
 
 void CheckpointWeights::read(const ParamSpec& spec, int64_t first, const Tensor& target) {
   const std::unique_ptr<Allocator> allocator = device_.make_allocator();  // freed on return

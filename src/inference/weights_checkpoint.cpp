@@ -195,6 +195,7 @@ WeightsCheckpoint checkpoint_like(FileSystem& fs, const SavedWeights& saved,
 ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options) {
   check_weights_output(fs, options.wanted.output, options.overwrite);
   const SavedWeights saved = find_saved_weights(fs, options.checkpoint);
+  tell_what_is_left_out(saved);
   const WeightsCheckpoint made = checkpoint_like(fs, saved, options.wanted, options.overwrite);
   ConvertedCheckpoint result{
       .checkpoint = saved.checkpoint, .step = saved.step, .config = made.config, .changes = {}};
@@ -289,6 +290,7 @@ std::vector<SavedWeights> weights_to_average(FileSystem& fs, const AverageOption
       throw error("{} has another model than {}: {}", all.back().checkpoint, all.front().checkpoint,
                   fmt::join(found, "; "));
   }
+  tell_what_is_left_out(all.front());
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "train/initial_weights.h"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include "config/model_differences.h"
 #include "config/run_inputs.h"
@@ -18,21 +19,38 @@ void check_model(const SavedWeights& saved, const RunConfig& config) {
                 fmt::join(found, "; "));
 }
 
-// A tokenizer whose file may be gone: a manifest keeps its hash.
+// By its hash, that of a file or one that a manifest records; "" if it is unknown.
 struct KnownTokenizer {
-  std::string name, hash;  // "" if unknown
+  std::string name, hash;
 };
 
-KnownTokenizer tokenizer_at(const std::string& path, const std::string& recorded_hash) {
-  if (!path.empty()) return {path, hash_bytes(bytes_of(read_tokenizer_file(path).bytes))};
-  return {fmt::format("the one with hash {} ({})", recorded_hash, kManifestName), recorded_hash};
+KnownTokenizer recorded(const TokenizerFile& file) {
+  return {file.path.empty()
+              ? fmt::format("the one with hash {} ({})", file.data_hash, kManifestName)
+              : file.path,
+          file.data_hash};
+}
+KnownTokenizer stored(const TokenizerFile& file) {
+  return {file.path, hash_bytes(bytes_of(read_tokenizer_file(file.path).bytes))};
+}
+// Of weights: what their run kept.
+KnownTokenizer tokenizer_of_weights(const TokenizerFile& file) {
+  return file.path.empty() ? recorded(file) : stored(file);
+}
+// Of data: what made its tokens, whatever lies beside them now.
+KnownTokenizer tokenizer_of_tokens(const TokenizerFile& file) {
+  return file.path.empty() || !file.data_hash.empty() ? recorded(file) : stored(file);
 }
 
 // Token ids of another tokenizer mean other pieces.
 void check_tokenizer(const SavedWeights& saved, const RunConfig& config) {
   const TokenizerFile file = find_tokenizer(saved, ""), of_data = find_tokenizer(config, "");
-  const KnownTokenizer there = tokenizer_at(file.path, file.data_hash),
-                       here = tokenizer_at(of_data.path, of_data.data_hash);
+  const KnownTokenizer there = tokenizer_of_weights(file), here = tokenizer_of_tokens(of_data);
+  if (file.prepend_bos && !of_data.prepend_bos && !of_data.data_hash.empty())
+    spdlog::warn(
+        "train.init_from: texts of {} begin with BOS, those of this run's data do not; `tokenize "
+        "--bos` puts it there",
+        saved.checkpoint);
   if (there.hash.empty() || here.hash.empty() || there.hash == here.hash) return;
   throw error(
       "train.init_from: the tokenizer of {} is {}, that of this run's data is {}, another one: its "
@@ -51,6 +69,7 @@ std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& con
     const SavedWeights saved = find_saved_weights(fs, *config.train.init_from);
     check_model(saved, config);
     check_tokenizer(saved, config);
+    tell_what_is_left_out(saved);
     verified = saved.checkpoint;
   });
   std::optional<SavedWeights> result;

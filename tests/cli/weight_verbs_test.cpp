@@ -108,6 +108,50 @@ TEST_F(WeightVerbs, AverageWritesTheEmaOfARun) {
   EXPECT_EQ(tokens("ema"), tokens("runs/mean_of_one"));
 }
 
+TEST_F(WeightVerbs, AnotherContextIsNamed) {
+  const int64_t context =
+      json::parse(scene_.read("exported/config.json")).at("max_position_embeddings").get<int64_t>();
+  const std::string said =
+      run({"import", "exported", "--output", "short", "--seq-len", std::to_string(context - 1)});
+  EXPECT_TRUE(has(said, fmt::format("context {} of {}: export with --context {}\n", context - 1,
+                                    context, context)))
+      << said;
+  const auto exported = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"export",   "--checkpoint", "short",
+                                 "--output", "again",        "--overwrite"};
+    all.insert(all.end(), more.begin(), more.end());
+    run(all);
+    return json::parse(scene_.read("again/config.json")).at("max_position_embeddings");
+  };
+  EXPECT_EQ(exported({}), context - 1);
+  EXPECT_EQ(exported({"--context", std::to_string(context)}), context);
+}
+
+// As the source says it; --bos and --no-bos say otherwise.
+TEST_F(WeightVerbs, BosIsThatOfTheSource) {
+  scene_.change_json("exported/tokenizer_config.json",
+                     [](json& settings) { settings["add_bos_token"] = true; });
+  run({"import", "exported", "--output", "begun"});
+  const auto tokens = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"generate", "--checkpoint", "begun", "--prompt",
+                                 "abc",      "--max-tokens", "1",     "--temperature",
+                                 "0",        "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return json::parse(run(all)).at("prompt_tokens").get<int64_t>();
+  };
+  EXPECT_EQ(tokens({}), tokens({"--bos"}));
+  EXPECT_EQ(tokens({}), tokens({"--no-bos"}) + 1);
+  const auto add_bos = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"export",   "--checkpoint", "begun",
+                                 "--output", "again",        "--overwrite"};
+    all.insert(all.end(), more.begin(), more.end());
+    run(all);
+    return json::parse(scene_.read("again/tokenizer_config.json")).at("add_bos_token");
+  };
+  EXPECT_EQ(add_bos({}), true);
+  EXPECT_EQ(add_bos({"--no-bos"}), false);
+}
+
 TEST_F(WeightVerbs, TrainingStartsFromImportedWeights) {
   run({"import", "exported", "--output", "imported"});
   run({"--config", "config.json", "--set", "name=more", "--set", "train.init_from=imported",

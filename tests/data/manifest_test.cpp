@@ -88,6 +88,10 @@ TEST(Manifest, WrongValuesAreErrors) {
     test::write_text(path, broken.dump());
     expect_error([&] { Manifest::load(path); }, {path, message});
   }
+  json long_name = good;
+  long_name["splits"][std::string(10'000, 'n')] = {{"shards", json::array()}};
+  test::write_text(path, long_name.dump());
+  expect_error([&] { Manifest::load(path); }, {path, "10000 bytes; at most 100"});
   test::write_text(path, good.dump().substr(0, 50));
   expect_error([&] { Manifest::load(path); }, {path, "not valid JSON"});
   test::write_text(path, "[]");

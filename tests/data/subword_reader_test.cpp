@@ -102,6 +102,23 @@ TEST(TokenizerJsonReader, JsonThatIsNoneOrSaysSomethingTwiceIsRefused) {
   expect_error([] { read_tokenizer_json(std::string(200, '[')); }, {"deeper"});
 }
 
+// The path of each element would take the square of the file.
+TEST(TokenizerJsonReader, LongNamesBesideLongListsAreRefused) {
+  const std::string name(100'000, 'n');
+  std::string ids = "0";
+  for (int i = 0; i < 100'000; ++i) ids += ",0";
+  const auto with_ids = [&](const std::string& token) {
+    return fmt::format(
+        R"({{"model":{{"type":"BPE","vocab":{{"a":0}},"merges":[]}},"post_processor":
+        {{"type":"TemplateProcessing","single":[{{"SpecialToken":{{"id":"{0}"}}}},
+        {{"Sequence":{{"id":"A"}}}}],"special_tokens":{{"{0}":{{"ids":[{1}]}}}}}}}})",
+        token, ids);
+  };
+  expect_error([&] { read_tokenizer_json(with_ids(name)); },
+               {"post_processor.special_tokens.nnn", "at most 1000"});
+  EXPECT_EQ(read_tokenizer_json(with_ids("n")).parts().bos, -1);
+}
+
 // A piece of a million characters without a space takes time in proportion, not its square.
 TEST(Bpe, LongWordsTakeTimeInProportion) {
   json file = small_file();

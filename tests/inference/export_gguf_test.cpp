@@ -527,6 +527,26 @@ TEST(ExportGguf, NormedHeadsWithLlama3FrequenciesAreRefused) {
   EXPECT_FALSE(posix_file_system().exists(exported.directory / "model.gguf"));
 }
 
+// What ends the texts of an imported model, where the tokenizer does not say.
+TEST(ExportGguf, IdsOfTheSourceCompleteThoseOfTheTokenizer) {
+  RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  config.model.vocab_size = 426;
+  const Tokenizer tokenizer = changed_tokenizer("gpt2", "<|endoftext|>", "<|unnamed|>");
+  ASSERT_LT(tokenizer.eos_id(), 0);
+  EXPECT_ERROR(gguf_metadata(config, {}, &tokenizer, kGguf), "has no EOS piece");
+  ExportOptions options = kGguf;
+  options.context = 77;
+  const TempDirectory directory;
+  const std::string path = directory / "metadata.gguf";
+  const SourceTexts source{.ids = {.bos = {}, .eos = {500, 5, 6}, .pad = 7}};
+  GgufWriter(posix_file_system(), path, gguf_metadata(config, source, &tokenizer, options), {})
+      .commit();
+  const GgufFile file(path);
+  EXPECT_EQ(file.metadata.at("tokenizer.ggml.eos_token_id"), "5");
+  EXPECT_EQ(file.metadata.at("tokenizer.ggml.padding_token_id"), "7");
+  EXPECT_EQ(file.metadata.at("llama.context_length"), "77");
+}
+
 TEST(ExportGguf, ABosThatTheTokenizerLacksIsRefused) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   const Tokenizer tokenizer = subword_tokenizer("gpt2");

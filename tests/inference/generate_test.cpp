@@ -314,6 +314,17 @@ TEST_F(Generating, StopsAtTheEndOfText) {
   EXPECT_LT(ended, 40);
 }
 
+// An imported model may end its texts with other tokens than its tokenizer's.
+TEST_F(Generating, StopsAtOtherEnds) {
+  GenerateOptions options{.prompt = "the", .max_tokens = 9, .sampling = {.temperature = 0}};
+  const Generation whole = run("random", options).generation;
+  ASSERT_EQ(whole.stopped, StopReason::kMaxTokens);
+  for (int64_t id = 0; id < tokenizer_->vocab_size(); ++id) options.ends.push_back(id);
+  const Generation ended = run("random", options).generation;
+  EXPECT_EQ(ended.stopped, StopReason::kEndOfText);
+  EXPECT_EQ(ended.new_tokens, 1);
+}
+
 // n tokens of prompt leave room for positions - n tokens to go on from, and the last needs none.
 TEST_F(Generating, StopsWhenTheContextIsFull) {
   const int64_t prompt = std::ssize(tokenizer_->encode("the model"));

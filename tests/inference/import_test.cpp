@@ -496,6 +496,7 @@ TEST_F(ImportedTokenizer, BosIsTheRuleOfASentencePieceModel) {
   EXPECT_TRUE(begins_with_bos(""));
   EXPECT_TRUE(begins_with_bos(R"({"add_bos_token": null})"));
   EXPECT_FALSE(begins_with_bos(R"({"add_bos_token": false})"));
+  EXPECT_FALSE(begins_with_bos(R"({"add_bos_token": true, "texts_begin_with_bos": false})"));
 }
 
 // What the source says of its texts is in exports again, also after another format was made of the
@@ -525,13 +526,13 @@ TEST_F(ImportedTokenizer, TextsAreThoseOfTheSource) {
   EXPECT_EQ(file_of("/config.json").at("pad_token_id"), 9);
   EXPECT_EQ(file_of("/config.json").at("max_position_embeddings"), 4096);
   EXPECT_EQ(file_of("/tokenizer_config.json").at("model_max_length"), 4096);
-  EXPECT_EQ(file_of("/tokenizer_config.json").at("eos_token"), tokenizer.id_to_piece(7));
+  EXPECT_EQ(file_of("/generation_config.json").at("pad_token_id"), 9);
+  EXPECT_EQ(file_of("/tokenizer_config.json").at("eos_token"), "</s>");
   EXPECT_EQ(file_of("/special_tokens_map.json").at("pad_token"), tokenizer.id_to_piece(9));
   EXPECT_EQ(file_of("/tokenizer.json").at("post_processor").at("special_tokens").size(), 1u);
-  EXPECT_TRUE(file_of("/tokenizer.json")
-                  .at("post_processor")
-                  .at("special_tokens")
-                  .contains(tokenizer.id_to_piece(3)));
+  EXPECT_TRUE(file_of("/tokenizer.json").at("post_processor").at("special_tokens").contains("<s>"));
+  EXPECT_EQ(special_pieces({.ids = {.bos = 3, .eos = 7, .pad = {}}}, tokenizer).eos, 2);
+  EXPECT_EQ(special_pieces({.ids = {.bos = 3, .eos = 7, .pad = {-1, 999, 8}}}, tokenizer).pad, 8);
 }
 
 TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
@@ -542,6 +543,8 @@ TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
   write();
   write_text("generation_config.json", R"({"bos_token_id": 1.5})");
   EXPECT_ERROR(import(), "generation_config.json: bos_token_id", "found the number 1.5");
+  write_text("generation_config.json", R"({"bos_token_id": 18446744073709551615})");
+  EXPECT_ERROR(import(), "generation_config.json: bos_token_id");
   write_text("generation_config.json", R"({"bos_token_id": 100000})");
   import();
   const LoadedModel model = load_model(fs, output_, kOneThread, ModelUse::kExport);

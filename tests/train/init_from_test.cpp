@@ -39,6 +39,19 @@ class InitFrom : public testing::Test {
       values[named.name] = values_of(*device, named.tensor);
     write_model_checkpoint(source_, {.model = run.model, .weights = values});
   }
+  // A checkpoint of the source's weights as import makes it of a model whose texts begin with BOS.
+  void write_weights_checkpoint_with_bos(const std::string& output) const {
+    const SavedWeights saved = find_saved_weights(fs, source_);
+    const auto device = make_cpu_device(1);
+    CheckpointWeights weights(fs, saved.checkpoint, saved.config, *device);
+    write_weights_checkpoint(fs,
+                             {.output = output,
+                              .config = config_of_weights(
+                                  saved.config, {.output = output, .weights = WeightFormat::kF32}),
+                              .weights_of = saved.json(),
+                              .source = {.begin_with_bos = true}},
+                             weights, *device);
+  }
   [[nodiscard]] RunConfig config(const std::string& name,
                                  std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(), {"train.steps=3", "device.threads=1"});
@@ -205,6 +218,25 @@ TEST_F(InitFrom, TheManifestNamesTheTokenizerOfTheData) {
   EXPECT_NO_THROW(begin_with(Tokenizer::load(file).hash()));
   const std::string other(32, '0');
   EXPECT_ERROR(begin_with(other), run, "tokenizer.json", "hash " + other, "another one");
+}
+
+// An imported model says so; data does in its manifest.
+TEST_F(InitFrom, TextsThatBeganWithBosAreMissed) {
+  const std::string run = directory_ / "imported";
+  write_weights_checkpoint_with_bos(run);
+  const auto warned = [&](std::optional<bool> bos) {
+    if (bos)
+      Manifest{.tokenizer = {.file = "gone.json", .hash = std::string(32, '0'), .vocab_size = 61},
+               .splits = {},
+               .options = {{"prepend_bos", *bos}}}
+          .save(directory_ / kManifestName);
+    const CapturedLog log;
+    (void)initial_weights(fs, config("begun", {"train.init_from=" + run}));
+    return log.has("begin with BOS, those of this run's data do not");
+  };
+  EXPECT_FALSE(warned(std::nullopt));  // nobody knows
+  EXPECT_TRUE(warned(false));
+  EXPECT_FALSE(warned(true));
 }
 
 // A run with copies in FP32 computes with the rounded weights, and says that these are taken.

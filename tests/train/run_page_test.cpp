@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "train/watch/chart.h"
 
@@ -128,6 +129,42 @@ TEST(RunRecords, LinesThatNoRunWritesEndTheReadingOfNone) {
   EXPECT_EQ(run.torn_lines, 1);
   EXPECT_EQ(run.steps, 2);
   EXPECT_EQ(run.curves.at("train/299999").size(), 1u);
+}
+
+// A line that goes back without a return counts where its step is; of a step the last one does. What
+// takes the square of the lines would take hours.
+TEST(RunRecords, LinesInAnyOrderTakeTimeInProportionToTheirNumber) {
+  const TempDirectory directory;
+  constexpr int64_t kLines = 400'000;
+  std::string descending, returns;
+  for (int64_t i = 0; i < kLines; ++i) {
+    descending += fmt::format("{{\"step\":{},\"loss\":1}}\n", kLines - i);
+    returns +=
+        fmt::format("{{\"step\":{0},\"k{0}\":1}}\n{{\"step\":{0},\"event\":\"resume\"}}\n", i + 1);
+  }
+  write(directory / "metrics.jsonl", descending + "{\"step\":2,\"loss\":3}\n");
+  const RunRecords run = read_run(fs, directory.path());
+  EXPECT_EQ(run.steps, kLines);
+  EXPECT_EQ(run.curves.at("train/loss")[0].value, 1);
+  EXPECT_EQ(run.curves.at("train/loss")[1].value, 3);
+  EXPECT_EQ(run.curves.at("train/loss").back().step, kLines);
+  const TempDirectory other;
+  write(other / "metrics.jsonl", returns);
+  EXPECT_EQ(read_run(fs, other.path()).curves.size(), size_t(kLines));
+}
+
+// A page spells the path of every value of a config.
+TEST(RunRecords, ConfigsOfAbsurdSizeAreRefused) {
+  const TempDirectory directory;
+  write(directory / "metrics.jsonl", "{\"step\":1}\n");
+  const auto refused = [&](const std::string& config, const std::string& says) {
+    write(directory / "config.json", config);
+    EXPECT_ERROR(read_run(fs, directory.path()), "config.json", says);
+  };
+  std::string list = "{\"a\":[1";
+  for (int i = 0; i < 10'000; ++i) list += ",1";
+  refused(list + "]}", "10001 values; at most 10000");
+  refused("{\"" + std::string(2000, 'k') + "\":1}", "2000 bytes; at most 1000");
 }
 
 TEST(RunRecords, NoRun) {

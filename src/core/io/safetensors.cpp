@@ -153,7 +153,7 @@ class HeaderReader : public JsonEvents<json> {
     if (depth_ == kInHeader)
       take_entry(value);
     else if (depth_ == kInEntry)
-      fields_[field_] = std::move(value);
+      take_field(std::move(value));
     else
       append(std::move(value));
     return true;
@@ -164,18 +164,17 @@ class HeaderReader : public JsonEvents<json> {
     if (depth_ > kInEntry || (depth_ == kInEntry && !is_list))
       throw error("{}: the safetensors header is nested too deeply", path_);
     if (depth_ == kInHeader && is_list) take_entry(empty);  // which no entry can be
-    (depth_ == kInEntry ? fields_[field_] : fields_) = std::move(empty);
+    if (depth_ == kInEntry)
+      take_field(std::move(empty));
+    else
+      fields_ = std::move(empty);
     ++depth_;
     return true;
   }
   bool key(std::string& key) override {
-    const bool is_new =
-        depth_ == kInHeader ? names_.insert(key).second : fields_.emplace(key, nullptr).second;
-    if (!is_new)
+    if (!announce(key))
       throw error("{}: the safetensors header has the key {} twice", path_, json(key).dump());
-    (depth_ == kInHeader ? name_ : field_) = key;
-    if (depth_ == kInEntry && name_ != kMetadataKey && fields_.size() > EntryParser::kFields)
-      take_entry(fields_);  // which has too many
+    if (fields_.size() > EntryParser::kFields) take_entry(fields_);  // which has too many
     return true;
   }
   bool close() override {
@@ -194,6 +193,26 @@ class HeaderReader : public JsonEvents<json> {
   void require_header() const {
     if (depth_ == kOutside) throw error("{}: the safetensors header is not a JSON object", path_);
   }
+  [[nodiscard]] bool is_metadata() const { return name_ == kMetadataKey; }
+  // Returns whether the key is new where it is.
+  bool announce(const std::string& key) {
+    if (depth_ == kInHeader) {
+      name_ = key;
+      fields_ = nullptr;
+      return names_.insert(key).second;
+    }
+    field_ = key;
+    return is_metadata() ? metadata_.emplace(key, "").second : fields_.emplace(key, nullptr).second;
+  }
+  void take_field(json value) {
+    if (!is_metadata()) {
+      fields_[field_] = std::move(value);
+      return;
+    }
+    if (!value.is_string())
+      throw error("{}: {} key '{}' is not a string", path_, kMetadataKey, field_);
+    metadata_[field_] = std::move(value.get_ref<std::string&>());
+  }
   void append(json value) {
     constexpr size_t kMostElements = 64;  // of a shape
     json& list = fields_[field_];
@@ -203,18 +222,10 @@ class HeaderReader : public JsonEvents<json> {
     list.push_back(std::move(value));
   }
   void take_entry(const json& fields) {
-    if (name_ == kMetadataKey)
-      take_metadata(fields);
-    else
+    if (!is_metadata())
       tensors_.push_back(EntryParser(path_, name_, fields).parse(data_begin_, data_bytes_));
-  }
-  void take_metadata(const json& fields) {
-    if (!fields.is_object()) throw error("{}: {} is not a JSON object", path_, kMetadataKey);
-    for (const auto& [key, text] : fields.items()) {
-      if (!text.is_string())
-        throw error("{}: {} key '{}' is not a string", path_, kMetadataKey, key);
-      metadata_[key] = text.get<std::string>();
-    }
+    else if (!fields.is_object())
+      throw error("{}: {} is not a JSON object", path_, kMetadataKey);
   }
 
   const std::string& path_;

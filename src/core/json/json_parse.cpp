@@ -11,9 +11,6 @@
 namespace mpt {
 namespace {
 
-// Of a key and those around it: each key keeps its path in memory.
-constexpr int64_t kMaxPathBytes = 1000;
-
 // Iterates over the characters of a text and counts the lines read. Copies share the count.
 struct LineCounting {
   using iterator_category = std::input_iterator_tag;
@@ -70,9 +67,9 @@ class TreeBuilder : public JsonEvents<Json> {
 
   bool key(string_t& key) override {
     const std::string path = join_key_path(open_.back().path, key);
-    if (std::ssize(path) > kMaxPathBytes)
+    if (std::ssize(path) > kMaxJsonPathBytes)  // each key keeps its path in memory
       throw error("{}:{}: a key and those around it have {} bytes; at most {} are accepted", name_,
-                  line_, path.size(), kMaxPathBytes);
+                  line_, path.size(), kMaxJsonPathBytes);
     auto [entry, is_new] = result_.lines.emplace(path, line_);
     if (!is_new)
       throw error("{}:{}: {} is set twice; first on line {}", name_, line_, path, entry->second);

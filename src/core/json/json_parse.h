@@ -1,8 +1,8 @@
 // JSON text with // and /* */ comments → a value, and the line of every key.
 //
 // Rejects, naming file, line and column: invalid JSON, numbers beyond double, duplicate keys,
-// nesting deeper than kMaxJsonDepth, more than kMaxJsonKeys keys and texts of more than
-// kMaxJsonBytes.
+// nesting deeper than kMaxJsonDepth, more than kMaxJsonKeys keys, paths of more than
+// kMaxJsonPathBytes and texts of more than kMaxJsonBytes.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 inline constexpr int64_t kMaxJsonDepth = 64;
 inline constexpr int64_t kMaxJsonKeys = 10'000;
 inline constexpr int64_t kMaxJsonBytes = 1 << 20;
+inline constexpr int64_t kMaxJsonPathBytes = 1000;  // of a key and those around it
 inline constexpr int64_t kMaxPlainJsonBytes = int64_t{256} << 20;
 
 struct ParsedJson {

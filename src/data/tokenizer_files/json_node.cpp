@@ -28,16 +28,16 @@ void JsonNode::refuse(std::string_view expected) const {
 JsonNode JsonNode::operator[](const std::string& key) const {
   if (!value_->is_object()) refuse("expected an object");
   const auto found = value_->find(key);
-  return {found == value_->end() ? kNull : *found, join_key_path(path_, key)};
+  std::string path = join_key_path(path_, key);
+  if (std::ssize(path) > kMaxJsonPathBytes)
+    throw error("{}...: a key and those around it have {} bytes; at most {} are accepted",
+                path.substr(0, kMostShown), path.size(), kMaxJsonPathBytes);
+  return {found == value_->end() ? kNull : *found, std::move(path)};
 }
 
-std::vector<JsonNode> JsonNode::list() const {
+JsonList JsonNode::list() const {
   if (!value_->is_array()) refuse("expected a list");
-  std::vector<JsonNode> nodes;
-  nodes.reserve(value_->size());
-  for (size_t i = 0; i < value_->size(); ++i)
-    nodes.emplace_back((*value_)[i], fmt::format("{}[{}]", path_, i));
-  return nodes;
+  return {*value_, path_};
 }
 
 const std::string& JsonNode::text() const {

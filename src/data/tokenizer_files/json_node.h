@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,8 @@
 #include "core/enum_names.h"
 
 namespace mpt {
+
+class JsonList;
 
 class JsonNode {
  public:
@@ -26,9 +27,9 @@ class JsonNode {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_null() const { return value_->is_null(); }
 
-  // What is not there is null.
+  // What is not there is null. Throws Error if the path gets too long (kMaxJsonPathBytes).
   [[nodiscard]] JsonNode operator[](const std::string& key) const;
-  [[nodiscard]] std::vector<JsonNode> list() const;
+  [[nodiscard]] JsonList list() const;
   [[nodiscard]] const std::string& text() const;
   [[nodiscard]] bool flag() const;
   [[nodiscard]] bool flag_or(bool otherwise) const { return is_null() ? otherwise : flag(); }
@@ -45,6 +46,35 @@ class JsonNode {
 
  private:
   const nlohmann::json* value_;
+  std::string path_;
+};
+
+// The elements of a list, whose paths are only spelled one at a time. The list must outlive it.
+class JsonList {
+ public:
+  JsonList(const nlohmann::json& list, std::string path) : list_(&list), path_(std::move(path)) {}
+
+  [[nodiscard]] size_t size() const { return list_->size(); }
+  [[nodiscard]] bool empty() const { return list_->empty(); }
+  [[nodiscard]] JsonNode operator[](size_t i) const {
+    return {(*list_)[i], fmt::format("{}[{}]", path_, i)};
+  }
+
+  struct Iterator {
+    const JsonList* list;
+    size_t at;
+    JsonNode operator*() const { return (*list)[at]; }
+    Iterator& operator++() {
+      ++at;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return at != other.at; }
+  };
+  [[nodiscard]] Iterator begin() const { return {this, 0}; }
+  [[nodiscard]] Iterator end() const { return {this, size()}; }
+
+ private:
+  const nlohmann::json* list_;
   std::string path_;
 };
 

@@ -35,7 +35,7 @@ std::unique_ptr<Vocabulary> bpe_vocabulary(const JsonNode& node) {
 // "a b" or ["a", "b"]
 std::pair<std::string, std::string> merge_of(const JsonNode& node) {
   if (node.value().is_array()) {
-    const std::vector<JsonNode> parts = node.list();
+    const JsonList parts = node.list();
     if (parts.size() == 2) return {parts[0].text(), parts[1].text()};
   } else if (node.value().is_string()) {
     const std::string& text = node.text();
@@ -98,12 +98,12 @@ ReadModel read_unigram(const JsonNode& node, Symbols symbols) {
   node.require_keys({"unk_id", "vocab", "byte_fallback"});
   if (symbols == Symbols::kBytes)
     node["type"].refuse("expected BPE after a pre-tokenizer of bytes (ByteLevel)");
-  const std::vector<JsonNode> pieces = node["vocab"].list();
+  const JsonList pieces = node["vocab"].list();
   if (pieces.empty()) node["vocab"].refuse("expected pieces and their scores");
   ReadModel read{.vocabulary = std::make_unique<Vocabulary>(pieces.size()), .model = nullptr};
   std::vector<double> scores;
   for (const JsonNode& piece : pieces) {
-    const std::vector<JsonNode> pair = piece.list();
+    const JsonList pair = piece.list();
     if (pair.size() != 2) piece.refuse("expected [piece, score]");
     if (pair[0].text().empty()) pair[0].refuse("expected a text that is not empty");
     scores.push_back(pair[1].number());

@@ -65,24 +65,26 @@ struct Around {
   int64_t bos = -1, eos = -1;
 };
 
-// The single special token among these parts of a template, -1 if there are none or several.
-int64_t token_of(const JsonNode& processor, std::span<const JsonNode> parts) {
-  if (parts.size() != 1) return -1;
-  const std::string& name = parts[0]["SpecialToken"]["id"].text();
+// The single special token of a template among its parts [begin, end), -1 if there are none or
+// several.
+int64_t token_of(const JsonNode& processor, const JsonList& parts, size_t begin, size_t end) {
+  if (end - begin != 1) return -1;
+  const std::string& name = parts[begin]["SpecialToken"]["id"].text();
   const JsonNode ids = processor["special_tokens"][name]["ids"];
   return ids.list().size() == 1 ? ids.list()[0].count() : -1;
 }
 
 Around read_template(const JsonNode& processor) {
   processor.require_keys({"single", "pair", "special_tokens"});
-  const std::vector<JsonNode> parts = processor["single"].list();
-  const auto is_text = [](const JsonNode& part) { return !part["Sequence"].is_null(); };
-  const auto text = std::ranges::find_if(parts, is_text);
-  if (std::ranges::count_if(parts, is_text) != 1)
-    processor["single"].refuse("expected special tokens around one sequence");
-  const auto before = size_t(text - parts.begin());
-  return {token_of(processor, std::span(parts).first(before)),
-          token_of(processor, std::span(parts).subspan(before + 1))};
+  const JsonList parts = processor["single"].list();
+  size_t texts = 0, text = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i]["Sequence"].is_null()) continue;
+    ++texts;
+    text = i;
+  }
+  if (texts != 1) processor["single"].refuse("expected special tokens around one sequence");
+  return {token_of(processor, parts, 0, text), token_of(processor, parts, text + 1, parts.size())};
 }
 
 Around post_processor(const JsonNode& node) {

@@ -24,7 +24,7 @@ void for_each_step(const JsonNode& node, const char* key, const F& read, int lev
   if (node["type"].text() != "Sequence") return read(node);
   node.require_keys({key});
   if (level == kMostLevels) node.refuse("expected fewer sequences within each other");
-  const std::vector<JsonNode> parts = node[key].list();
+  const JsonList parts = node[key].list();
   if (std::ssize(parts) > kMostSteps)
     node[key].refuse(fmt::format("expected at most {} steps", kMostSteps));
   for (const JsonNode& part : parts) for_each_step(part, key, read, level + 1);

@@ -16,7 +16,8 @@ json object_in(FileSystem& fs, const std::string& path) {
   constexpr int64_t kMostBytes = int64_t{16} << 20;
   if (!fs.exists(path)) return json::object();
   json content = parse_plain_json(fs.read_file(path, kMostBytes), path);
-  return content.is_object() ? content : json::object();
+  if (!content.is_object()) return json::object();
+  return content;
 }
 
 // A token is its text, or an object with it.
@@ -49,8 +50,8 @@ TokenizerSettings read_tokenizer_settings(FileSystem& fs, const std::string& dir
   const auto value = [&](const char* key) { return config.value(key, json()); };
   TokenizerSettings settings{.bos_token = text_of(value("bos_token")),
                              .eos_token = text_of(value("eos_token"))};
-  const json add_bos_token = value("add_bos_token");
-  if (add_bos_token.is_boolean()) settings.add_bos_token = add_bos_token.get<bool>();
+  for (const char* const key : {"add_bos_token", kTextsBeginWithBos})
+    if (const json flag = value(key); flag.is_boolean()) settings.begin_with_bos = flag.get<bool>();
   add_ids_of_tokens(object_in(fs, in_directory(directory, "added_tokens.json")), settings.added);
   add_tokens_of_ids(value("added_tokens_decoder"), settings.added);
   return settings;

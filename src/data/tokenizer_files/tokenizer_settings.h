@@ -12,9 +12,11 @@
 namespace mpt {
 
 inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+// In exports of this program whose tokenizer.json has a template that may say otherwise.
+inline constexpr const char* kTextsBeginWithBos = "texts_begin_with_bos";
 
 struct TokenizerSettings {
-  std::optional<bool> add_bos_token{};
+  std::optional<bool> begin_with_bos{};    // kTextsBeginWithBos, else add_bos_token
   std::string bos_token{}, eos_token{};    // "": not named
   std::map<int64_t, std::string> added{};  // tokens beside those of the tokenizer, by id
 };

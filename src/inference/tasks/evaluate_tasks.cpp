@@ -225,9 +225,10 @@ TasksOfCheckpoint evaluate_tasks(FileSystem& fs, const TasksOptions& options) {
       load_model(fs, options.checkpoint, options.device, ModelUse::kAsExported);
   const RunConfig& config = model.config;
   const TokenizerFile file = find_tokenizer(model, options.tokenizer);
-  const std::vector<Task> tasks = load_tasks(
-      options, load_tokenizer(config, file),
-      {.context = config.batch.seq_len, .prepend_bos = options.prepend_bos || file.prepend_bos});
+  const std::vector<Task> tasks =
+      load_tasks(options, load_tokenizer(config, file),
+                 {.context = config.batch.seq_len,
+                  .prepend_bos = options.prepend_bos.value_or(file.prepend_bos)});
   const BatchShape shape = shape_for(tasks, config.batch, options.micro_batch_rows);
   Llama llama(
       config.model,

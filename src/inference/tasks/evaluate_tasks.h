@@ -57,12 +57,12 @@ TaskResult evaluate_task(Llama& model, const Task& task, const BatchShape& batch
 // The tasks of a checkpoint.
 
 struct TasksOptions {
-  std::string checkpoint;        // a checkpoint, or a run's directory
-  NamedTexts tasks{};            // files by the name of a TaskKind
-  int64_t examples = 0;          // at most, of each task; 0: all
-  std::string tokenizer{};       // "": that of the run
-  bool prepend_bos = false;      // also if the run's data does not
-  int64_t micro_batch_rows = 0;  // 0: as many tokens as in training
+  std::string checkpoint;             // a checkpoint, or a run's directory
+  NamedTexts tasks{};                 // files by the name of a TaskKind
+  int64_t examples = 0;               // at most, of each task; 0: all
+  std::string tokenizer{};            // "": that of the run
+  std::optional<bool> prepend_bos{};  // none: as in the model's data
+  int64_t micro_batch_rows = 0;       // 0: as many tokens as in training
   DeviceConfig device{};
 };
 

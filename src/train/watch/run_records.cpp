@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
+#include <ranges>
 #include <string_view>
 
 #include "core/check.h"
@@ -14,9 +16,6 @@ namespace mpt {
 namespace {
 
 using nlohmann::json;
-
-bool before(const RecordedPoint& point, int64_t step) { return point.step < step; }
-bool after(int64_t step, const RecordedPoint& point) { return step < point.step; }
 
 // Null if the line is no JSON that a run could have written.
 std::optional<json> record_of(std::string_view line) {
@@ -34,6 +33,38 @@ std::optional<int64_t> step_of(const json& record) {
   return record["step"].get<int64_t>();
 }
 
+// A number as it was written, and the how-manieth record it was in.
+struct Written {
+  RecordedPoint point;
+  int64_t record;
+};
+
+// What was recorded earlier beyond a step no longer counts.
+struct Return {
+  int64_t record, step;
+};
+
+bool by_step(const RecordedPoint& a, const RecordedPoint& b) { return a.step < b.step; }
+bool same_step(const RecordedPoint& a, const RecordedPoint& b) { return a.step == b.step; }
+
+// Makes each step the lowest of it and those of later returns.
+void gather(std::vector<Return>& returns) {
+  int64_t lowest = std::numeric_limits<int64_t>::max();
+  for (Return& one : std::views::reverse(returns)) one.step = lowest = std::min(lowest, one.step);
+}
+
+// What counts of a curve: nothing that a later return went back over, and of a step the last.
+RecordedCurve curve_of(const std::vector<Written>& written, const std::vector<Return>& gathered) {
+  RecordedCurve curve;
+  for (const Written& one : std::views::reverse(written)) {
+    const auto later = std::ranges::upper_bound(gathered, one.record, {}, &Return::record);
+    if (later == gathered.end() || one.point.step <= later->step) curve.push_back(one.point);
+  }
+  std::ranges::stable_sort(curve, by_step);  // of a step the last that was written is the first
+  curve.erase(std::unique(curve.begin(), curve.end(), same_step), curve.end());
+  return curve;
+}
+
 class Collector {
  public:
   explicit Collector(RunRecords& run) : run_(run) {}
@@ -48,20 +79,24 @@ class Collector {
     if (const std::optional<int64_t> step = step_of(*record)) take(*record, *step);
   }
   void finish() {
-    run_.steps = int64_t(steps_.size());
-    run_.last_step = steps_.empty() ? 0 : steps_.back();
+    gather(returns_);
+    const RecordedCurve steps = curve_of(steps_, returns_);
+    run_.steps = std::ssize(steps);
+    run_.last_step = steps.empty() ? 0 : steps.back().step;
+    for (const auto& [tag, written] : written_) run_.curves[tag] = curve_of(written, returns_);
   }
 
  private:
   void take(const json& record, int64_t step) {
+    ++records_;
     const auto event = record.find("event");
     if (event != record.end()) {
       if (*event == "resume") go_back(step, record.value("reason", json()));
       return;
     }
-    const auto at = std::lower_bound(steps_.begin(), steps_.end(), step);
-    if (at == steps_.end() || *at != step) steps_.insert(at, step);
-    for (const auto& [tag, value] : scalars(record)) add(run_.curves[tag], {step, value});
+    steps_.push_back({{step, 0}, records_});
+    for (const auto& [tag, value] : scalars(record))
+      written_[tag].push_back({{step, value}, records_});
   }
   // A record of another shape than this program's has no curves.
   static Scalars scalars(const json& record) {
@@ -76,20 +111,14 @@ class Collector {
     if (reason.is_null()) ++run_.resumed;
     if (reason.is_string() && reason.get_ref<const std::string&>().starts_with("rollback"))
       ++run_.rolled_back;
-    steps_.erase(std::upper_bound(steps_.begin(), steps_.end(), step), steps_.end());
-    for (auto& [tag, curve] : run_.curves)
-      curve.erase(std::upper_bound(curve.begin(), curve.end(), step, after), curve.end());
-  }
-  static void add(RecordedCurve& curve, RecordedPoint point) {
-    const auto at = std::lower_bound(curve.begin(), curve.end(), point.step, before);
-    if (at != curve.end() && at->step == point.step)
-      *at = point;
-    else
-      curve.insert(at, point);
+    returns_.push_back({records_, step});
   }
 
   RunRecords& run_;
-  std::vector<int64_t> steps_;
+  int64_t records_ = 0;
+  std::vector<Written> steps_;
+  std::map<std::string, std::vector<Written>> written_;  // by tag
+  std::vector<Return> returns_;
 };
 
 // A line of samples.jsonl; what has another shape is passed over.
@@ -111,12 +140,31 @@ void take_samples(std::string_view line, RunRecords& run) {
   run.samples[*step] = std::move(samples);
 }
 
-json json_beside(FileSystem& fs, const std::string& path) {
-  if (!fs.exists(path)) return nullptr;
-  constexpr int64_t kMost = int64_t{16} << 20;
-  json content = parse_plain_json(fs.read_file(path, kMost), path);
+json object_of(json content, const std::string& path) {
   if (!content.is_object()) throw error("{}: not a JSON object", path);
   return content;
+}
+
+int64_t values_in(const json& value) {
+  if (!value.is_structured()) return 1;
+  int64_t values = 0;
+  for (const json& part : value) values += values_in(part);
+  return values;
+}
+
+// A page spells the path of every value.
+json config_beside(FileSystem& fs, const std::string& path) {
+  if (!fs.exists(path)) return nullptr;
+  json config = object_of(parse_json(fs.read_file(path, kMaxJsonBytes), path).value, path);
+  if (const int64_t values = values_in(config); values > kMaxJsonKeys)
+    throw error("{}: {} values; at most {} are read of a config", path, values, kMaxJsonKeys);
+  return config;
+}
+
+json report_beside(FileSystem& fs, const std::string& path) {
+  constexpr int64_t kMost = int64_t{16} << 20;
+  if (!fs.exists(path)) return nullptr;
+  return object_of(parse_plain_json(fs.read_file(path, kMost), path), path);
 }
 
 }  // namespace
@@ -132,8 +180,8 @@ RunRecords read_run(FileSystem& fs, const std::string& path) {
   run.name = std::filesystem::absolute(directory).lexically_normal().filename().string();
   if (run.name.empty())
     run.name = std::filesystem::absolute(directory).lexically_normal().parent_path().filename();
-  run.config = json_beside(fs, in_directory(directory, "config.json"));
-  run.report = json_beside(fs, in_directory(directory, "report.json"));
+  run.config = config_beside(fs, in_directory(directory, "config.json"));
+  run.report = report_beside(fs, in_directory(directory, "report.json"));
   Collector collector(run);
   each_line(*fs.open_read(metrics), metrics,
             [&](std::string_view line, LineEnd) { collector.take_line(line); });
