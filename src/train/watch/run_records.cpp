@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
-#include <ranges>
 #include <string_view>
 
 #include "core/check.h"
@@ -50,15 +49,16 @@ bool same_step(const RecordedPoint& a, const RecordedPoint& b) { return a.step =
 // Makes each step the lowest of it and those of later returns.
 void gather(std::vector<Return>& returns) {
   int64_t lowest = std::numeric_limits<int64_t>::max();
-  for (Return& one : std::views::reverse(returns)) one.step = lowest = std::min(lowest, one.step);
+  for (auto one = returns.rbegin(); one != returns.rend(); ++one)
+    one->step = lowest = std::min(lowest, one->step);
 }
 
 // What counts of a curve: nothing that a later return went back over, and of a step the last.
 RecordedCurve curve_of(const std::vector<Written>& written, const std::vector<Return>& gathered) {
   RecordedCurve curve;
-  for (const Written& one : std::views::reverse(written)) {
-    const auto later = std::ranges::upper_bound(gathered, one.record, {}, &Return::record);
-    if (later == gathered.end() || one.point.step <= later->step) curve.push_back(one.point);
+  for (auto one = written.rbegin(); one != written.rend(); ++one) {
+    const auto later = std::ranges::upper_bound(gathered, one->record, {}, &Return::record);
+    if (later == gathered.end() || one->point.step <= later->step) curve.push_back(one->point);
   }
   std::ranges::stable_sort(curve, by_step);  // of a step the last that was written is the first
   curve.erase(std::unique(curve.begin(), curve.end(), same_step), curve.end());
