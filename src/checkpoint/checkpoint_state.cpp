@@ -15,7 +15,6 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "mpretrain checkpoint";
 constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: one rank, no stretches
-constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
 constexpr const char* kSealKey = "checksum";
 
 // JSON has no NaN and no infinity: such a number is stored as an object with this one key.
@@ -215,7 +214,7 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
 CheckpointRecord read_checkpoint_record(FileSystem& fs, const std::string& directory) {
   const std::string path = in_directory(directory, kStateName);
   if (!fs.exists(path)) throw error("{}: not a checkpoint: {} is missing", directory, kStateName);
-  return parse_checkpoint_record(path, fs.read_file(path, kMaxStateBytes));
+  return parse_checkpoint_record(path, fs.read_file(path, kMaxPlainJsonBytes));
 }
 
 std::string checkpoint_file_text(const CheckpointFile& file) { return dump(to_json(file), -1); }

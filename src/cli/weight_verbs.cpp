@@ -33,17 +33,20 @@ std::string weights_row(const RunConfig& config, const WeightChanges& changes) {
 
 // --- import --------------------------------------------------------------------------------------
 
+// " of 8192: export with --context 8192" where the source has a longer context.
+std::string shorter_than_source(const ImportedModel& imported) {
+  const int64_t longest = imported.context.value_or(0);
+  if (longest <= imported.config.batch.seq_len) return "";
+  return fmt::format(" of {0}: export with --context {0}", longest);
+}
+
 std::string summary_of(const std::string& output, const ImportedModel& imported) {
   const LlamaConfig& model = imported.config.model;
   return fmt::format(
              "output           {}\n"
              "model            {} parameters, vocabulary {}, context {}{}\n",
              output, grouped(total_elements(llama_parameters(model))), model.vocab_size,
-             imported.config.batch.seq_len,
-             imported.context.value_or(0) > imported.config.batch.seq_len
-                 ? fmt::format(" of {}: export with --context {}", *imported.context,
-                               *imported.context)
-                 : "") +
+             imported.config.batch.seq_len, shorter_than_source(imported)) +
          weights_row(imported.config, imported.changes) +
          fmt::format("tokenizer        {}\n", imported.note);
 }

@@ -122,8 +122,7 @@ void write_json(FileSystem& fs, const std::string& path, const ordered_json& con
 
 // tokenizer.json, unless it would give other ids than the tokenizer.
 TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
-                                   const NamedTokenizer& named, const ExportOptions& options) {
-  const Tokenizer& tokenizer = named.tokenizer;
+                                   const Tokenizer& tokenizer, const ExportOptions& options) {
   const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
   if (const std::string reason = not_in_tokenizer_json(model); !reason.empty()) {
     spdlog::warn(
@@ -140,7 +139,7 @@ void write_sentencepiece(FileSystem& fs, const std::string& directory, const Nam
                          const RunConfig& config, const ExportOptions& options) {
   write_text(fs, in_directory(directory, kTokenizer), named.tokenizer.model_bytes());
   const TokenizerJson json =
-      write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), named, options);
+      write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), named.tokenizer, options);
   write_json(fs, in_directory(directory, kTokenizerConfig),
              tokenizer_config(named, config, options, json));
   write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(named));

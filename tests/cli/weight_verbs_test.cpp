@@ -19,6 +19,14 @@ class WeightVerbs : public BadInput {
     errors_ = result.err;
     return result.out;
   }
+  // A file of an export of `checkpoint` to again/.
+  json exported_again(const std::string& checkpoint, const Arguments& more,
+                      const std::string& file) {
+    Arguments all{"export", "--checkpoint", checkpoint, "--output", "again", "--overwrite"};
+    all.insert(all.end(), more.begin(), more.end());
+    run(all);
+    return json::parse(scene_.read("again/" + file));
+  }
   Scene scene_{*world_};
   std::string errors_;
 };
@@ -116,12 +124,8 @@ TEST_F(WeightVerbs, AnotherContextIsNamed) {
   EXPECT_TRUE(has(said, fmt::format("context {} of {}: export with --context {}\n", context - 1,
                                     context, context)))
       << said;
-  const auto exported = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all{"export",   "--checkpoint", "short",
-                                 "--output", "again",        "--overwrite"};
-    all.insert(all.end(), more.begin(), more.end());
-    run(all);
-    return json::parse(scene_.read("again/config.json")).at("max_position_embeddings");
+  const auto exported = [&](const Arguments& more) {
+    return exported_again("short", more, "config.json").at("max_position_embeddings");
   };
   EXPECT_EQ(exported({}), context - 1);
   EXPECT_EQ(exported({"--context", std::to_string(context)}), context);
@@ -141,12 +145,8 @@ TEST_F(WeightVerbs, BosIsThatOfTheSource) {
   };
   EXPECT_EQ(tokens({}), tokens({"--bos"}));
   EXPECT_EQ(tokens({}), tokens({"--no-bos"}) + 1);
-  const auto add_bos = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all{"export",   "--checkpoint", "begun",
-                                 "--output", "again",        "--overwrite"};
-    all.insert(all.end(), more.begin(), more.end());
-    run(all);
-    return json::parse(scene_.read("again/tokenizer_config.json")).at("add_bos_token");
+  const auto add_bos = [&](const Arguments& more) {
+    return exported_again("begun", more, "tokenizer_config.json").at("add_bos_token");
   };
   EXPECT_EQ(add_bos({}), true);
   EXPECT_EQ(add_bos({"--no-bos"}), false);
