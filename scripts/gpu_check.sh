@@ -193,6 +193,7 @@ if [ -n "$use" ]; then
   report=$unpacked/bin/gpu_report tests=$unpacked/bin/mpt_cuda_tests
   paths=$(cuda_library_paths | awk 'NF && !seen[$0]++' | paste -sd:)
   paths=$unpacked/lib${paths:+:$paths}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export MPT_SOURCE_DIR=$use
 else
   report=$build/bench/gpu_report tests=$build/tests/mpt_cuda_tests
 fi

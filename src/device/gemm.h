@@ -31,6 +31,9 @@ enum class Fp8Layout : uint8_t {
   kRowsOfK
 };
 
+// Bytes, of the address of an FP8 operand's scale: cuBLASLt 13 refuses others.
+inline constexpr int64_t kScaleAlignment = 16;
+
 struct GemmCall {
   Tensor a;  // [m,k], or [k,m] when transposed
   Tensor b;  // [k,n], or [n,k] when transposed
@@ -39,7 +42,7 @@ struct GemmCall {
   Transpose transpose_b = Transpose::kNo;
   Accumulate accumulate = Accumulate::kNo;
   Multiply multiply = Multiply::kFull;
-  const float* scale_inv_a = nullptr;  // in device memory; null: 1
+  const float* scale_inv_a = nullptr;  // in device memory, aligned to kScaleAlignment; null: 1
   const float* scale_inv_b = nullptr;
 
   [[nodiscard]] int64_t m() const { return d.rows; }

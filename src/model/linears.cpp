@@ -331,9 +331,10 @@ std::vector<GemmCall> Linears::gemms() const {
                      .multiply = forward_multiply(linear)});
     if (options_.keep == Keep::kNothing) return;
     const Scaled d_y{planned_operand(fp8 ? DType::kE5M2 : options_.storage, rows, w.rows)};
-    for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
-      calls.push_back(weight_gradient(linear, d_y, {x}));
-      calls.back().accumulate = accumulate;
+    calls.push_back(weight_gradient(linear, d_y, {x}));
+    if (calls.back().d.dtype == DType::kF32) {  // only such a gradient is added to
+      calls.push_back(calls.back());
+      calls.back().accumulate = Accumulate::kYes;
     }
     calls.push_back(input_gradient(linear, d_y, {planned_operand(w.dtype, w.rows, w.cols)},
                                    planned(options_.storage, rows, w.cols)));

@@ -6,9 +6,12 @@
 #include <fmt/format.h>
 
 #include "core/float_format.h"
+#include "device/gemm.h"
 
 namespace mpt {
 namespace {
+
+constexpr int64_t kFloatsApart = kScaleAlignment / int64_t{sizeof(float)};
 
 float max_value_of(DType format) {
   return format == DType::kE4M3 ? kE4M3.max_value : kE5M2.max_value;
@@ -31,7 +34,7 @@ Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& all
   history_ = per_slot(DType::kF32, delayed() ? options_.config.fp8_history : 1);
   scale_ = per_slot(DType::kF32, 1);
   used_scale_ = per_slot(DType::kF32, 1);
-  scale_inv_ = per_slot(DType::kF32, 1);
+  scale_inv_ = allocator.tensor(kScratchMemory, DType::kF32, options_.slots, kFloatsApart);
   last_amax_ = per_slot(DType::kF32, 1);
   frozen_ = per_slot(DType::kI32, 1);
   if (scale_.data != nullptr) reset();  // else a plan
@@ -39,7 +42,7 @@ Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& all
 
 void Fp8Scaling::reset() {
   const std::vector<float> zeros(size_t(history_.elements())),
-      ones(static_cast<size_t>(options_.slots), 1.0f);
+      ones(static_cast<size_t>(scale_inv_.elements()), 1.0f);
   device_.upload(reinterpret_cast<const std::byte*>(zeros.data()), history_);
   for (const Tensor& t : {scale_, used_scale_, scale_inv_})
     device_.upload(reinterpret_cast<const std::byte*>(ones.data()), t);
@@ -50,7 +53,7 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
   return {.scale = scale_.as<float>() + i,
           .amax = history_.as<float>() + i,
           .used_scale = used_scale_.as<float>() + i,
-          .scale_inv = scale_inv_.as<float>() + i};
+          .scale_inv = scale_inv_.as<float>() + i * kFloatsApart};
 }
 
 Fp8CastCall Fp8Scaling::call_of(int64_t i, const Fp8Part& part, Fp8CastKind kind) const {

@@ -82,10 +82,11 @@ class Fp8Scaling {
   Fp8ScalingOptions options_;
   Device& device_;
   std::unique_ptr<Fp8Ops> ops_;
-  Tensor history_;                         // [L, slots] fp32; L = 1 for the current recipe
-  Tensor scale_, used_scale_, scale_inv_;  // [1, slots] fp32
-  Tensor last_amax_;                       // [1, slots] fp32
-  Tensor frozen_;                          // [1, slots] int32
+  Tensor history_;             // [L, slots] fp32; L = 1 for the current recipe
+  Tensor scale_, used_scale_;  // [1, slots] fp32
+  Tensor scale_inv_;           // [slots, 4] fp32, of which GEMMs read the first: kScaleAlignment
+  Tensor last_amax_;           // [1, slots] fp32
+  Tensor frozen_;              // [1, slots] int32
 };
 
 }  // namespace mpt

@@ -63,7 +63,8 @@ class CudaAttentionTest : public test::GpuTest {
   AttentionUnderTest gemms(const GemmAttentionScratch& most = kScratch) {
     return {.run = [this, most](Problem& p) { run_by_gemms(most, p); }, .bf16_operand = kBf16Unit};
   }
-  // It rounds P, dP and dS to bf16, as the gemms do P and dS.
+  // It rounds P, dP and dS to bf16, as the gemms do P and dS; and what each of several query heads
+  // adds to dK and dV of the keys that they share.
   AttentionUnderTest cudnn(DeterministicAttention deterministic) {
     const std::shared_ptr<Attention> attention =
         make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn, deterministic);
@@ -73,7 +74,8 @@ class CudaAttentionTest : public test::GpuTest {
                   run(*attention, p);
                 },
             .bf16_operand = kBf16Unit,
-            .bf16_d_p = kBf16Unit};
+            .bf16_d_p = kBf16Unit,
+            .bf16_reader = kBf16Unit};
   }
 
   std::unique_ptr<test::Gpu> gpu_;

@@ -1,7 +1,9 @@
 // The GPU of a test: the real one, or the fake where the test was compiled for that.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -15,6 +17,12 @@
 #endif
 
 namespace mpt::test {
+
+// Where configs/ and src/ are: a bundle for another machine brings the former.
+inline std::filesystem::path source_directory() {
+  const char* const moved = std::getenv("MPT_SOURCE_DIR");
+  return moved != nullptr ? moved : MPT_SOURCE_DIR;
+}
 
 inline bool has_gpu() {
   int count = 0;

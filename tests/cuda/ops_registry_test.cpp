@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda/gpu.h"
 #include "model/llama_ops.h"
 #include "optim/update/optimizer_ops.h"
 #include "precision/codec_ops.h"
@@ -30,10 +31,10 @@ struct Families {
 };
 using AllFamilies = Families<Fp8Ops, LlamaOps, CodecOps, OptimizerOps>;
 
-std::set<std::string> families_in_sources() {
+std::set<std::string> families_in_sources(const std::filesystem::path& sources) {
   const std::regex family(R"rx(kFamily = "([^"]+)")rx");
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(MPT_SOURCE_DIR "/src")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(sources)) {
     if (entry.path().extension() != ".h" || entry.path().filename() == "ops_registry.h") continue;
     std::ifstream file(entry.path());
     const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -44,8 +45,10 @@ std::set<std::string> families_in_sources() {
 }
 
 TEST(OpsRegistry, EveryFamilyOfTheSourcesHasACudaMaker) {
-  EXPECT_EQ(AllFamilies::names(), families_in_sources());
   EXPECT_EQ(AllFamilies::without_maker(), std::set<std::string>{});
+  const std::filesystem::path sources = test::source_directory() / "src";
+  if (!std::filesystem::exists(sources)) GTEST_SKIP() << sources << " is not on this machine";
+  EXPECT_EQ(AllFamilies::names(), families_in_sources(sources));
 }
 
 }  // namespace

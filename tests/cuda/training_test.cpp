@@ -235,7 +235,7 @@ TEST_F(CudaRun, PlansLessForLowerPrecision) {
   } cases[] = {{"1b_bf16", 2.003}, {"1b_bf16_fp8", 2.1}, {"1b_fp8", 1.3}, {"1b_nvfp4", 0.9}};
   for (const auto& c : cases) {
     const RunConfig run =
-        load_run_config(fmt::format("{}/configs/{}.json", MPT_SOURCE_DIR, c.config),
+        load_run_config((source_directory() / "configs" / c.config).string() + ".json",
                         {"device.type=cuda", "device.autotune_gemms=false",
                          "device.cuda_attention=gemms", "batch.micro_batch_rows=1"});
     const MemoryUse use = planned_memory(run, *make_planning_device(run.device));

@@ -116,7 +116,14 @@ struct AttentionUnderTest {
   std::function<void(AttentionProblem&)> run;  // both passes
   double bf16_operand = 0;                     // StoredRoundings with bf16 storage
   double bf16_d_p = 0;
+  double bf16_reader = 0;  // of what each of several readers of the same keys adds to dK and dV
 };
+
+// What one of several readers of the same keys adds, stored before it is added.
+inline void store_reader(Bounded& part, double rounding) {
+  for (size_t i = 0; i < part.value.data.size(); ++i)
+    part.error.data[i] += rounding * (std::fabs(part.value.data[i]) + part.error.data[i]);
+}
 
 // Adds what another reader of the same keys makes of it; each addition rounds once.
 inline void add_reader(Bounded& sum, const Bounded& more) {
@@ -137,7 +144,10 @@ inline void expect_all_heads(const AttentionProblem& p, const AttentionUnderTest
     for (int64_t h = 0; h < s.heads; ++h) {
       SCOPED_TRACE(fmt::format("sequence {} head {}", b, h));
       const HeadInputs in = p.head_inputs(b, h);
-      const NaiveAttention naive({s.seq_len, s.head_dim}, in, stored, p.documents_of(b));
+      NaiveAttention naive({s.seq_len, s.head_dim}, in, stored, p.documents_of(b));
+      if (s.readers() > 1 && p.dtype == DType::kBF16)
+        for (Bounded* const part : {&naive.d_k, &naive.d_v})
+          store_reader(*part, tested.bf16_reader);
       const int64_t row = b * s.seq_len, col = h * s.head_dim;
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.out, {p.out, row, col, "O"}, p.dtype));
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_q, {p.d_qkv, row, col, "dQ"}, p.dtype));

@@ -336,6 +336,9 @@ void CudaGemm::run(const GemmCall& call) {
   check((call.scale_inv_a == nullptr && call.scale_inv_b == nullptr) || is_fp8(call.a.dtype),
         "GEMM of {} and {} with scales, which only FP8 operands have", name_of(call.a.dtype),
         name_of(call.b.dtype));
+  for (const float* const scale : {call.scale_inv_a, call.scale_inv_b})
+    check(reinterpret_cast<uintptr_t>(scale) % kScaleAlignment == 0,
+          "a scale of a GEMM on a GPU is not aligned to {} bytes", kScaleAlignment);
   if (call.d.elements() == 0) return;
   check(workspace_.bytes() >= kWorkspaceBytes, "GEMM on a GPU without a reserved workspace");
   if (call.k() == 0) return run_empty(call, options_.stream);

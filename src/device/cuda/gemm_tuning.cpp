@@ -81,6 +81,10 @@ void check_supported(const GemmKey& key) {
         name_of(a), name_of(b), name_of(d));
   check(!key.fp8() || (key.transpose_a == Transpose::kNo && key.transpose_b == Transpose::kYes),
         "{} on a GPU: FP8 operands must be [m,k] and [n,k]^T", key.name());
+  check(!key.fp8() || key.accumulate == Accumulate::kNo || d == DType::kF32,
+        "{} on a GPU: FP8 products are added to fp32 only; cuBLASLt does not round a sum in bf16 "
+        "once",
+        key.name());
 }
 
 // --- timing --------------------------------------------------------------------------------------

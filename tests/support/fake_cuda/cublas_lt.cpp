@@ -432,6 +432,9 @@ cublasStatus_t check_workspace(const Algorithm& algorithm, const void* workspace
 }
 
 cublasStatus_t check_scale(const float* scale, const char* name) {
+  if (reinterpret_cast<uintptr_t>(scale) % 16 != 0)  // as 13.1 on an H200
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
+                  fmt::format("the scale of {} is not aligned to 16 bytes", name));
   if (scale == nullptr || device_memory().holds(scale, sizeof *scale)) return CUBLAS_STATUS_SUCCESS;
   return refuse(CUBLAS_STATUS_INVALID_VALUE,
                 fmt::format("the scale of {} is not in the GPU's memory", name));
