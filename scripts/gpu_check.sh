@@ -22,7 +22,7 @@
 #   --budget TIME         such as 9m or 540s: what would not fit is not started, and named; default no end
 #   --output DIR          results.tar.gz, report.md and report.json; default docs/benchmarks/gpu. What is measured in
 #                         that archive, by the same commit on such a GPU, is not measured again
-#   --from ARCHIVE        results.tar.gz of an earlier call, if it is not in DIR
+#   --from ARCHIVE        results.tar.gz of an earlier call, where DIR has none
 #   --again WHICH         failed: what failed is run once more; all: everything is
 #   --stages LIST         stages to run, separated by commas; default all (build only without --use)
 #   --sizes LIST          any of 60m, 130m, 350m, 1b, for steps, pairs and peer; default all

@@ -254,6 +254,9 @@ TEST_F(FakeCublasLt, RefusesTheFp8ThatHopperRefuses) {
   expect_refused("alignment of 8", [](Call& c) { c.alignment = 8; });
   expect_refused("A one off", [](Call& c) { c.a_data = static_cast<const char*>(c.a_data) + 1; });
   expect_refused("a scale in host memory", [](Call& c) { c.scale_a = &c.alpha; });
+  const float* const scales = device_array(std::vector<float>{1, 1});
+  expect_refused("a scale at an address that 16 does not divide",
+                 [&](Call& c) { c.scale_a = scales + 1; });
 }
 
 TEST_F(FakeCublasLt, RefusesWhatDoesNotFit) {

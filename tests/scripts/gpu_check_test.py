@@ -225,6 +225,18 @@ class GoingOn(Place):
         self.assertEqual(self.check("--stages", "optimizer", "--again", "all"), 0)
         self.assertEqual(len(self.machine.called), 20)
 
+    def test_what_the_output_has_is_not_lost_to_an_older_archive(self):
+        self.check("--stages", "machine", output="first")
+        older = ("--from", str(self.path / "first/results.tar.gz"))
+        self.check("--stages", "optimizer", *older)
+        self.check("--stages", "steps", "--sizes", "1b", *older)
+        self.assertIn("out/results.tar.gz, which is there already", self.text())
+        self.assertEqual(self.report()["not_measured"], {})
+        names = {"machine", "steps_1b", "optimizer_fp32_adamw"}
+        self.assertLessEqual(names, set(self.report()["figures"]))
+        self.check("--stages", "machine,optimizer", *older)
+        self.assertEqual(self.modes(), ["machine", *["optimizer"] * 10, "step"])
+
     def test_another_commit_or_machine_is_measured_anew(self):
         for options, gpu in (
             ((), "NVIDIA H200"),

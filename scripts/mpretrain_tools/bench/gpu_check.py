@@ -114,11 +114,14 @@ class Sitting:
     def __init__(self, args, raw, say=print):
         self.args, self.raw, self.say = args, raw, say
         self.archive = args.output / ARCHIVE
-        earlier = args.earlier or self.archive
-        if earlier.exists():
-            unpack(earlier, raw)
-        elif args.earlier:
+        if args.earlier and not args.earlier.exists():
             raise SystemExit(f"gpu_check.sh: error: {args.earlier}: no such archive")
+        if self.archive.exists():
+            if args.earlier and not args.earlier.samefile(self.archive):
+                say(f"going on from {self.archive}, which is there already, not {args.earlier}")
+            unpack(self.archive, raw)
+        elif args.earlier:
+            unpack(args.earlier, raw)
         self.results = Results(raw, made_by(args))
         setup = setup_of(args)
         self.units = [unit for unit in Units(setup).in_order() if unit.stage in args.stages]
