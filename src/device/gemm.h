@@ -31,7 +31,7 @@ enum class Fp8Layout : uint8_t {
   kRowsOfK
 };
 
-// Bytes, of the address of an FP8 operand's scale: cuBLASLt 13 refuses others.
+// Alignment in bytes of an FP8 operand's scale; cuBLASLt 13.1 refuses less.
 inline constexpr int64_t kScaleAlignment = 16;
 
 struct GemmCall {

@@ -37,7 +37,7 @@ int64_t ranks_sharing(const Device& device, const Communicator& ranks);
 // cuBLASLt and cuDNN, which is loaded with each kernel's first use, plans that cuDNN compiles, the
 // recorded step, NCCL's channels, what rounding each buffer to whole pages loses, and for a moment
 // the draws of the largest tensor's initial weights. On a CPU: stacks, the cache of the shards'
-// files, other processes. A tenth, on a GPU at least 1 GiB; on an H200 it was 0.3 % of the plan.
+// files, other processes. A tenth, on a GPU at least 1 GiB; on an H200 0.26 to 0.32 GB were taken.
 int64_t head_room(const FreeMemory& memory);
 
 // Rows of the largest micro-batch of at most `most` rows that leaves the head-room free; 0 if none

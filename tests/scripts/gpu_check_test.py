@@ -180,7 +180,7 @@ class Limits(Place):
         self.assertEqual(self.machine.called, [])
 
     def test_what_the_budget_cuts_off_is_no_failure_and_repeated_with_more_time(self):
-        self.machine.seconds = {"gpu_tests": 250}  # estimated 120, at most 420
+        self.machine.seconds = {"gpu_tests": 250}  # estimated 110, at most 390
         options = ("--stages", "tests", "--budget")
         self.assertEqual(self.check(*options, "200"), gpu_check.LEFT)
         self.assertEqual(self.machine.clock.now, 185)

@@ -89,7 +89,9 @@ def parsed(arguments):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--from", dest="earlier", type=Path, help="an archive to go on from")
+    parser.add_argument(
+        "--from", dest="earlier", type=Path, help="an archive to go on from where --output has none"
+    )
     parser.add_argument("--budget", type=seconds_of, help="such as 9m; default: no end")
     parser.add_argument("--spent", type=float, default=0, help="seconds that already passed")
     parser.add_argument("--again", choices=["failed", "all"], help="units to run once more")

@@ -38,10 +38,11 @@ HEAD = """# A predicted step on a GPU
 
 <!-- Written by scripts/bench.py gpu_model; change that. -->
 
-{mark} Bytes and FLOPs are what `mpretrain plan --json` counts (`work`, [Files](../formats.md)),
-and everything else is an assumption that is named below. It shows where the time of a step should
-go, which goals are within reach by this reckoning, and which assumption decides.
-[GPU](gpu.md#on-an-h200) has what was measured since, and the next section puts both side by side.
+{mark} Bytes and FLOPs are what `mpretrain plan --json` counts
+(`work`, [Files](../formats.md)), and everything else is an assumption, measured or not, that is
+named below. It shows where the time of a step should go, which goals are within reach by this
+reckoning, and which assumption decides. [GPU](gpu.md#on-an-h200) has what was measured since, and
+the next section puts both side by side.
 
 A step has {tokens:,} tokens in rows of 1024, with M+Adam, in the largest micro-batches that the
 memory holds, without recomputation, and with attention by cuDNN. A part is its bytes or FLOPs over
@@ -87,9 +88,10 @@ class Page:
         yield from table(head, rows)
         yield from (
             "",
-            "That the sum of the parts is right does not make the parts right: of these only",
-            "norm and update were measured, 7.2 ms at 350m and 24.9 ms at 1b in BF16, about twice",
-            "the prediction.",
+            "That the sum of the parts is right does not make the parts right: norm and update",
+            "take 7.2 ms at 350m and 24.9 ms at 1b in BF16, 2.4 and 1.9 times the prediction, and",
+            "some GEMM rates below are guessed above the measured `bf16_peak`, so that other parts",
+            "must be overestimated.",
         )
 
     def goals(self):
@@ -107,9 +109,9 @@ class Page:
         yield from table(["what", "goal", "predicted", "by this reckoning", "ms too many"], rows)
         yield from (
             "",
-            "What stands between, by the parts below: attention's deterministic backward pass and",
-            "the head, which stays in BF16. Open ways, none of which is counted here: an FP8 head",
-            "(`precision.fp8_lm_head`), attention without determinism",
+            "What stands between, by the parts below: passes and casts, attention's deterministic",
+            "backward pass, and the head, which stays in BF16. Open ways, none of which is counted",
+            "here: an FP8 head (`precision.fp8_lm_head`), attention without determinism",
             "(`device.deterministic_attention=false`), fast sums in backward GEMMs.",
         )
 

@@ -1,8 +1,8 @@
 """What a sitting measures: units of work, each one measured command or a few that belong together,
 in order of worth, and how long each takes.
 
-Durations are for an H200 and decide only what is started. Measured on one: tests 101 s, machine 18,
-steps of 350m 60 and of 1b 101, the peer at 350m 155; the others are estimates.
+Durations are estimates for an H200 and decide only what is started. Those of the tests, the
+machine, steps of 350m and 1b and the peer at 350m are what calls on one took, and a little more.
 """
 
 import dataclasses
