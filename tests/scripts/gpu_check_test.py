@@ -113,7 +113,7 @@ class Order(Place):
     def test_the_most_worthy_first(self):
         self.assertEqual(self.check(), 0)
         expected = ["gpu_tests", "machine", "step", *["pair"] * 5, *["optimizer"] * 10]
-        expected += [*["step"] * 3, *["compute-sanitizer"] * 4]
+        expected += [*["step"] * 3, *["compute-sanitizer"] * 8]
         expected += ["step", "torch_gpu_step", "step"] * 4
         expected += ["pair"] * 15
         self.assertEqual(self.modes(), expected)
@@ -139,9 +139,19 @@ class Order(Place):
     def test_sanitizers_leave_out_the_exhaustive_sweeps(self):
         self.check("--stages", "sanitizer")
         filters = [words[-2] for words in self.machine.called]
-        self.assertEqual(len(filters), 4)
+        self.assertEqual(len(filters), 8)
         for one in filters:
-            self.assertIn("*SameBits*Quarter", one)
+            self.assertIn("*SameBits*Quarter", one.split("-")[-1])
+
+    def test_a_sanitizer_that_fails_in_one_part_has_a_verdict_on_the_other(self):
+        def only_the_first():
+            self.machine.failing = {"memcheck"} if len(self.machine.called) == 1 else set()
+
+        self.machine.watch = only_the_first
+        self.assertEqual(self.check("--stages", "sanitizer"), 1)
+        correctness = self.report()["correctness"]
+        self.assertEqual(correctness["compute-sanitizer memcheck, others"], "**exit status 9**")
+        self.assertEqual(correctness["compute-sanitizer memcheck, attention"], "clean")
 
 
 class Limits(Place):
@@ -162,7 +172,7 @@ class Limits(Place):
                 self.assertEqual(status, gpu_check.LEFT)
                 self.assertLessEqual(self.machine.clock.now, seconds)
                 left = self.report(f"out{seconds}")["not_measured"]
-                all_units = 1 + 1 + 4 + 4 * 5 + 10 + 4 + 4
+                all_units = 1 + 1 + 4 + 4 * 5 + 10 + 4 * 2 + 4
                 self.assertIn(f"{all_units - len(left)} of {all_units} units", self.text())
                 self.assertEqual(len(self.said), all_units + 3)
                 for why in left.values():
@@ -335,7 +345,7 @@ class Failures(Place):
         lacking = {"torch": False, "sanitizer": False}
         self.assertEqual(self.check("--stages", "peer,sanitizer", **lacking), 1)
         self.assertEqual(self.report()["not_measured"]["peer_1b"], "python3 has no torch")
-        self.assertRegex(self.report()["not_measured"]["sanitizer_memcheck"], "not on PATH")
+        self.assertRegex(self.report()["not_measured"]["sanitizer_memcheck_others"], "not on PATH")
         dry = ("--device", "cpu", "--tiny")
         self.assertEqual(self.check(*dry, output="dry", **lacking), 0)
         self.assertEqual(self.report("dry")["not_measured"]["tests"], "needs a GPU")

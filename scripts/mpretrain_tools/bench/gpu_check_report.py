@@ -7,6 +7,7 @@ Missing measurements are named. Ratios are medians over alternating rounds, with
 """
 
 import argparse
+import itertools
 import json
 import re
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from ..markdown import table
 from .sitting.results import ARCHIVE, ENDED, unpack
-from .sitting.units import FORMATS, TOOLS
+from .sitting.units import FORMATS, PARTS, TOOLS
 
 SIZES = ["60m", "130m", "350m", "1b"]
 # Percent of the BF16 GEMM rate, and tokens/s of FP8/FP8 over BF16/BF16.
@@ -217,8 +218,8 @@ def goal_rows(raw):
 def correctness(raw):
     yield "GPU tests", tests_text(raw)
     yield "attention of the steps", attention_text(raw)
-    for tool in TOOLS:
-        yield f"compute-sanitizer {tool}", status_text(raw, f"sanitizer_{tool}")
+    for tool, part in itertools.product(TOOLS, PARTS):
+        yield f"compute-sanitizer {tool}, {part}", status_text(raw, f"sanitizer_{tool}_{part}")
 
 
 def attention_text(raw):
