@@ -188,6 +188,12 @@ TEST_F(CudaGemmTest, Fp8ProductsOfLinearLayers) {
         Fp8Problem{.name = "wgrad", .a = k5, .b = k4, .d = kF},
         Fp8Problem{
             .name = "wgrad added", .a = k5, .b = k4, .d = kF, .accumulate = Accumulate::kYes},
+        Fp8Problem{.name = "e4m3 with e5m2, added",
+        .a = k4,
+        .b = k5,
+        .d = kF,
+        .accumulate = Accumulate::kYes},
+        Fp8Problem{.name = "e4m3 with e5m2, in bf16", .a = k4, .b = k5, .d = kB},
         Fp8Problem{
             .name = "fprop, fast", .a = k4, .b = k4, .d = kB, .multiply = Multiply::kFastFp8},
         Fp8Problem{

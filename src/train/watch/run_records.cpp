@@ -32,7 +32,7 @@ std::optional<int64_t> step_of(const json& record) {
   return record["step"].get<int64_t>();
 }
 
-// A number as it was written, and the how-manieth record it was in.
+// A number as it was written, and the number of the record it was in.
 struct Written {
   RecordedPoint point;
   int64_t record;
