@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests that docs/ and the figures of examples/ stay small: figures as SVG, PNG or PDF, what they
-draw as CSV, all of them quick to clone and to open.
+draw as CSV, what a benchmark printed as text, all of them quick to clone and to open.
 
 tests/scripts/figures_test.py [CLASS[.TEST] ...]
 """
@@ -19,6 +19,7 @@ MOST = {
     ".pdf": 100 * KIB,
     ".csv": 100 * KIB,
     ".md": 100 * KIB,
+    ".txt": 20 * KIB,
     ".json": 512 * KIB,
     # Of studies: a ledger with the curve of every run, and all that was tried.
     "runs.csv": 2048 * KIB,
