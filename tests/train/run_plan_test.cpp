@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
 #include "core/io/safetensors.h"
+#include "inference/weights_checkpoint.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
@@ -120,6 +121,17 @@ TEST_F(Plan, NamesARunThatIsThere) {
   EXPECT_TRUE(plan_of({run}, *make_planning_device(run.device), Communicator::planned(0, 1),
                       Checkpoints::kSome)
                   .problems.empty());
+}
+
+TEST_F(Plan, SaysHowToStartFromWeightsThatAreThere) {
+  const RunConfig source = config({"name=source", "train.steps=1"}), run = config();
+  train(source);
+  convert_checkpoint(posix_file_system(), {.checkpoint = run_directory(source),
+                                           .wanted = {.output = run_directory(run)}});
+  expect_problem(planned(run), {run_directory(run) + " holds weights alone",
+                                "train.init_from=" + run_directory(run)});
+  EXPECT_EQ(planned(config({"name=other", "train.init_from=" + run_directory(run)})).problems,
+            std::vector<std::string>());
 }
 
 TEST_F(Plan, NamesTooManyRanks) {

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/progress.h"
 #include "core/text.h"
+#include "inference/weights_checkpoint.h"
 #include "model/step_work.h"
 #include "train/initial_weights.h"
 #include "train/performance.h"
@@ -349,12 +350,21 @@ void warn_of_little_disk(const RunConfig& config, Device& device, Checkpoints sa
 
 // A run that ended before it finished its first step has nothing to resume, so it may start again.
 void require_new_run(FileSystem& fs, const RunConfig& config) {
-  if (has_metrics(fs, config) ||
-      !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
+  const std::string directory = run_directory(config);
+  const CheckpointStore store(fs, checkpoint_directory(config), {});
+  const std::vector<CheckpointInfo> checkpoints = store.list();
+  const bool has_run = has_metrics(fs, config);
+  if (!has_run && !checkpoints.empty() &&
+      holds_weights_only(store.read_state(checkpoints.back().path)))
+    throw error(
+        "{} holds weights alone, without a run: choose another name or output_dir, and start from "
+        "them with train.init_from={}",
+        directory, directory);
+  if (has_run || !checkpoints.empty())
     throw error(
         "{} already holds a run: resume it with --resume auto, or choose another name or "
         "output_dir",
-        run_directory(config));
+        directory);
 }
 
 RunPlace place_of(const RunConfig& config) {
