@@ -67,8 +67,8 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
 
 // A run's directory: whether a new run may start there, and its free space.
 
-// Throws Error if the run's directory already holds a run, which only --resume continues, or weights
-// alone (inference/weights_checkpoint.h).
+// Throws Error if the run's directory already holds a run, which only --resume continues, or
+// weights alone (inference/weights_checkpoint.h).
 void require_new_run(FileSystem& fs, const RunConfig& config);
 
 // The file system of the run's directory, which need not exist yet.
