@@ -49,10 +49,8 @@ std::string dump(const json& value, int indent) {
 }
 
 // For messages.
-std::string shortened(const json& value) {
-  constexpr size_t kMost = 60;
-  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+std::string short_text(const json& value) {
+  return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace), 60);
 }
 
 std::string seal_of(const json& content) { return hash_bytes(bytes_of(dump(content, -1))); }
@@ -73,7 +71,7 @@ Integer integer_of(const std::string& path, const char* key, const json& value) 
                         : value.is_number_integer() && std::is_signed_v<Integer>;
   if (!fits)
     throw error("{}: not a checkpoint state: {} is {}; expected an integer of 64 bits{}", path, key,
-                shortened(value), std::is_signed_v<Integer> ? "" : " that is not negative");
+                short_text(value), std::is_signed_v<Integer> ? "" : " that is not negative");
   return value.get<Integer>();
 }
 int64_t count_at(const std::string& path, const char* key, const json& object) {
@@ -82,7 +80,8 @@ int64_t count_at(const std::string& path, const char* key, const json& object) {
 
 std::vector<int64_t> shape_from(const std::string& path, const json& value) {
   if (!value.is_array())
-    throw error("{}: not a checkpoint state: shape is {}; expected a list", path, shortened(value));
+    throw error("{}: not a checkpoint state: shape is {}; expected a list", path,
+                short_text(value));
   std::vector<int64_t> shape;
   for (const json& extent : value) shape.push_back(integer_of<int64_t>(path, "shape", extent));
   return shape;
@@ -102,7 +101,7 @@ StoredStretch stretch_from(const std::string& path, const json& value) {
                         count_at(path, "first", value), count_at(path, "count", value)};
   if (!is_sound(stretch))
     throw error("{}: {} elements starting at {} are outside tensor '{}' with shape {}", path,
-                stretch.count, stretch.first, stretch.tensor, shortened(value.at("shape")));
+                stretch.count, stretch.first, stretch.tensor, short_text(value.at("shape")));
   return stretch;
 }
 
@@ -145,12 +144,12 @@ json parse_object(const std::string& path, std::string_view text) {
 void check_format(const std::string& path, const json& content) {
   if (content.value("format", json()) != kFormat) {
     throw error("{}: not a checkpoint state: expected \"format\": \"{}\", found {}", path, kFormat,
-                shortened(content.value("format", json())));
+                short_text(content.value("format", json())));
   }
   const json version = content.value("version", json());
   if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
     throw error("{} has format version {}; this program reads versions {} to {}", path,
-                shortened(version), kOldestVersion, kVersion);
+                short_text(version), kOldestVersion, kVersion);
   }
 }
 
@@ -160,7 +159,7 @@ void check_seal(const std::string& path, json content) {
   const std::string expected = seal_of(content);
   if (found != expected) {
     throw error("{} was altered: its content has checksum {}, but it records {}", path, expected,
-                shortened(found));
+                short_text(found));
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/progress.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {
@@ -39,8 +40,11 @@ class StandardError final
  public:
   using ansicolor_stderr_sink::ansicolor_stderr_sink;
   void log(const spdlog::details::log_msg& message) override {
+    const std::string text = shown_message({message.payload.data(), message.payload.size()});
+    spdlog::details::log_msg shown = message;
+    shown.payload = text;
     Progress::clear_drawn();
-    ansicolor_stderr_sink::log(message);
+    ansicolor_stderr_sink::log(shown);
   }
 };
 
@@ -52,6 +56,11 @@ spdlog::color_mode colors() {
 }
 
 }  // namespace
+
+std::string shown_message(std::string_view message) {
+  constexpr size_t kMost = size_t{16} << 10;
+  return without_controls(shortened(message, kMost));
+}
 
 void log_to_standard_error() {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();

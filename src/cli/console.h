@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "core/enum_names.h"
@@ -15,6 +16,10 @@ template <>
 struct EnumNames<LogLevel> {
   static constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "error"};
 };
+
+// A message as standard error shows it: what it quotes of a file can be long, and steer a terminal.
+// Lines of the log are shown so.
+std::string shown_message(std::string_view message);
 
 void log_to_standard_error();
 void set_log_level(LogLevel level);

@@ -26,7 +26,7 @@ constexpr int kBug = 3;
 constexpr const char* kLogLevel = "--log-level";
 
 int report(int status, const std::string& message) {
-  fmt::print(stderr, "mpretrain: error: {}\n", message);
+  fmt::print(stderr, "mpretrain: error: {}\n", shown_message(message));
   return status;
 }
 

@@ -42,6 +42,12 @@ size_t character_length(std::string_view rest) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() > 1) return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+  return (first < 0x20 && first != '\t' && first != '\n') || first == 0x7F;
+}
+
 }  // namespace
 
 size_t valid_utf8_prefix(std::string_view text) {
@@ -71,6 +77,23 @@ size_t cut_position(std::string_view text, size_t limit) {
   while (at > 0 && limit - at < 4 && is_continuation(text[at])) --at;
   if (at == 0 || is_continuation(text[at])) at = limit;  // not UTF-8: cut anywhere
   return std::max<size_t>(at, 1);
+}
+
+std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && is_continuation(text[most])) --most;
+  return std::string(text.substr(0, most)) + "...";
+}
+
+std::string without_controls(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const size_t length = static_cast<unsigned char>(text[0]) < 0x80 ? 1 : character_length(text);
+    const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+    shown += length == 0 || is_control(character) ? "\uFFFD" : character;
+    text.remove_prefix(character.size());
+  }
+  return shown;
 }
 
 namespace {
@@ -164,13 +187,7 @@ std::string_view without_source_file(std::string_view text) {
 }  // namespace
 
 std::string library_message(std::string_view what) {
-  constexpr size_t kMost = 300;
-  std::string_view text = without_source_file(without_exception_name(what));
-  if (text.size() <= kMost) return std::string(text);
-  size_t end = kMost;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
-    --end;  // within a character
-  return std::string(text.substr(0, end)) + "...";
+  return shortened(without_source_file(without_exception_name(what)), 300);
 }
 
 }  // namespace mpt

@@ -26,6 +26,15 @@ std::string_view without_trailing_space(std::string_view text);
 // the first `limit` bytes, else at a character boundary. Returns between 1 and max(limit, 1).
 size_t cut_position(std::string_view text, size_t limit);
 
+// What may be shown of a text from a file.
+
+// The text if it has at most `most` bytes, else its start, cut between characters, and "...".
+std::string shortened(std::string_view text, size_t most);
+
+// Control characters but tabs and line ends, which steer a terminal, and bytes that are not UTF-8
+// become U+FFFD.
+std::string without_controls(std::string_view text);
+
 // "did you mean ...?": the known name that a mistyped name most likely means.
 
 // Number of insertions, deletions, substitutions and swaps of neighbours that turn one text into

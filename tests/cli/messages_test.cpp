@@ -69,6 +69,32 @@ TEST_F(Messages, OneIsNoPlural) {
   EXPECT_TRUE(has(result.err, "new: 1 token (")) << result.err;
 }
 
+TEST_F(Messages, DoNotLetAFileSteerTheTerminal) {
+  const Arguments import{"import", "exported", "--output", "imported"};
+  const std::string config = scene_.read("exported/tokenizer_config.json");
+  nlohmann::json settings = nlohmann::json::parse(config);
+  settings["eos_token"] = "\x1b[2J\u009b";
+  scene_.write("exported/tokenizer_config.json", settings.dump());
+  const ProgramResult warned = run(import);
+  EXPECT_TRUE(has(warned.err, "warning: ")) << warned.err;
+  EXPECT_TRUE(has(warned.err, "\uFFFD[2J\uFFFD")) << warned.err;
+  EXPECT_FALSE(has(warned.err, "\x1b")) << warned.err;
+
+  const std::string name = "\x1b[2J" + std::string(1 << 20, 'k');
+  const std::string header =
+      nlohmann::json{{name, {{"dtype", "F0"}, {"shape", {1}}, {"data_offsets", {0, 4}}}}}.dump();
+  const uint64_t length = header.size();
+  scene_.write("exported/model.safetensors",
+               std::string(reinterpret_cast<const char*>(&length), 8) + header + "data");
+  const ProgramResult refused =
+      run_program({"import", "exported", "--output", "other"}, {.cwd = scene_.path()});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(has(refused.err, "error: exported/model.safetensors")) << refused.err.substr(0, 1000);
+  EXPECT_TRUE(has(refused.err, "\uFFFD[2J")) << refused.err.substr(0, 1000);
+  EXPECT_FALSE(has(refused.err, "\x1b")) << refused.err.substr(0, 1000);
+  EXPECT_LT(refused.err.size(), 20000u);
+}
+
 TEST_F(Messages, C4IsMadeWhereItsConfigsReadIt) {
   const std::string page = content_of(MPT_SOURCE_DIR "/docs/start/own_text.md"),
                     command = "scripts/prepare_c4.sh --source";

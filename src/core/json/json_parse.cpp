@@ -201,10 +201,8 @@ std::string join_key_path(std::string_view parent, std::string_view key) {
 }
 
 std::string describe(const Json& value) {
-  constexpr size_t kMaxShown = 60;
   if (value.is_null()) return "null";
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
+  const std::string text = shortened(value.dump(-1, ' ', true, Json::error_handler_t::replace), 60);
   if (value.is_object()) return "the object " + text;
   if (value.is_array()) return "the list " + text;
   return fmt::format("the {} {}", value.type_name(), text);

@@ -195,28 +195,19 @@ std::string short_number(double value) {
 
 std::string html_text(std::string_view text) {
   std::string html;
-  while (!text.empty()) {
-    const unsigned char first = static_cast<unsigned char>(text.front());
-    size_t length = 1;
-    while (length < 4 && length < text.size() && valid_utf8_prefix(text.substr(0, length)) == 0)
-      ++length;
-    const bool valid = valid_utf8_prefix(text.substr(0, length)) == length;
-    if (!valid) length = 1;
-    if (!valid || (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f)
-      html += "\uFFFD";
-    else if (first == '<')
+  for (const char c : without_controls(text)) {
+    if (c == '<')
       html += "&lt;";
-    else if (first == '>')
+    else if (c == '>')
       html += "&gt;";
-    else if (first == '&')
+    else if (c == '&')
       html += "&amp;";
-    else if (first == '"')
+    else if (c == '"')
       html += "&quot;";
-    else if (first == '\'')
+    else if (c == '\'')
       html += "&#39;";
     else
-      html += text.substr(0, length);
-    text.remove_prefix(length);
+      html += c;
   }
   return html;
 }

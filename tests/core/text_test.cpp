@@ -1,7 +1,8 @@
+// What text.h says to people.
+#include "core/text.h"
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "core/text.h"
 
 namespace mpt {
 namespace {
@@ -34,6 +35,23 @@ TEST(LibraryMessage, IsShort) {
   const std::string message = parse_failure("\"" + text);
   EXPECT_LT(message.size(), 310u);
   EXPECT_TRUE(message.ends_with("é...")) << message;
+}
+
+TEST(Shortened, IsCutBetweenCharacters) {
+  EXPECT_EQ(shortened("abcd", 4), "abcd");
+  EXPECT_EQ(shortened("abcde", 4), "abcd...");
+  EXPECT_EQ(shortened("abcé", 4), "abc...");
+  EXPECT_EQ(shortened("", 0), "");
+}
+
+TEST(WithoutControls, ReplacesWhatSteersATerminalAndWhatIsNoText) {
+  EXPECT_EQ(without_controls("a\tb\né ▁🙂"), "a\tb\né ▁🙂");
+  EXPECT_EQ(without_controls("\x1b[2J\r\x7f" + std::string(1, '\0')),
+            "\uFFFD[2J\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(without_controls("\u0080\u009B31m\u00A0"), "\uFFFD\uFFFD31m\u00A0");
+  EXPECT_EQ(without_controls("\xff\xc2"), "\uFFFD\uFFFD");  // the start of a character alone
+  EXPECT_EQ(without_controls("\xe2\x96z"), "\uFFFD\uFFFDz");
+  EXPECT_EQ(without_controls(""), "");
 }
 
 TEST(Counted, OneIsNoPlural) {
