@@ -1,6 +1,7 @@
 // Tuned GEMM algorithms: chosen once per kind of product, stored, restored, refused.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "cuda/device_fixture.h"
@@ -124,6 +125,19 @@ TEST_F(CudaGemmTuning, ADamagedChoiceIsAnError) {
   odd.algorithm.back() = 'x';
   EXPECT_ERROR(gemm().restore(std::array{shorter}), whole.key, "hexadecimal digits");
   EXPECT_ERROR(gemm().restore(std::array{odd}), whole.key, "hexadecimal digits");
+}
+
+// Noise must choose neither between the first and the fastest nor between those about as fast.
+TEST(FirstOfTheFastest, TakesAnotherOnlyForAGainAboveTheNoise) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const auto chosen = [](std::vector<double> us) { return first_of_the_fastest(us); };
+  EXPECT_EQ(chosen({100}), 0u);
+  EXPECT_EQ(chosen({100, 98, 97.1}), 0u);
+  EXPECT_EQ(chosen({100, 96}), 1u);
+  EXPECT_EQ(chosen({100, 81, 80, 79}), 1u);  // within 3 % of the fastest
+  EXPECT_EQ(chosen({5.9, 5.5, 5}), 0u);      // within a microsecond
+  EXPECT_EQ(chosen({6.1, 5.5, 5}), 1u);
+  EXPECT_EQ(chosen({kNever, kNever, 50}), 2u);
 }
 
 TEST_F(CudaGemmTuning, WhatIsClearlyFasterIsChosenOfWhatCanRun) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "device/gemm.h"
@@ -56,8 +57,12 @@ struct GemmTuningCase {
   std::function<bool(const GemmAddresses&, size_t candidate)> run;
 };
 
+// The first candidate that no other one is clearly faster than: by 3 % and by a microsecond. Less
+// is noise, and a run's bits should not depend on noise. One that cannot run takes infinitely long.
+size_t first_of_the_fastest(std::span<const double> microseconds);
+
 struct GemmTuningResult {
-  size_t best;               // the first candidate unless another is clearly faster
+  size_t best;               // first_of_the_fastest() of the medians
   double first_us, best_us;  // medians of the first candidate and of that one
 };
 
