@@ -59,7 +59,7 @@ spdlog::color_mode colors() {
 
 std::string shown_message(std::string_view message) {
   constexpr size_t kMost = size_t{16} << 10;
-  return without_controls(shortened(message, kMost));
+  return shortened(without_controls(message), kMost);
 }
 
 void log_to_standard_error() {
