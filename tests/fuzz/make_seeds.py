@@ -353,6 +353,7 @@ def parquet_seeds():
         "valid_million_of_one_string": parquet(
             dictionary + run, 1_000_000, _9=4 + len(dictionary), _11=4
         ),
+        "row_groups_overlap": parquet(page, 4, groups=2),
         "rows_of_terabytes": parquet(page, 1 << 40),
         "more_rows_than_texts": parquet(page, 5),
         "fewer_rows_than_texts": parquet(page, 3),
