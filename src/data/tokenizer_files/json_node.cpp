@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/json/json_parse.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {
@@ -14,8 +15,8 @@ constexpr size_t kMostShown = 60;
 std::string shown(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return fmt::format("a list of {}", value.size());
-  std::string text =
-      value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, kMostShown);
+  const std::string text =
+      shortened(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), kMostShown);
   return value.is_string() ? "the text " + text : text;
 }
 
@@ -30,8 +31,8 @@ JsonNode JsonNode::operator[](const std::string& key) const {
   const auto found = value_->find(key);
   std::string path = join_key_path(path_, key);
   if (std::ssize(path) > kMaxJsonPathBytes)
-    throw error("{}...: a key and those around it have {} bytes; at most {} are accepted",
-                path.substr(0, kMostShown), path.size(), kMaxJsonPathBytes);
+    throw error("{}: a key and those around it have {} bytes; at most {} are accepted",
+                shortened(path, kMostShown), path.size(), kMaxJsonPathBytes);
   return {found == value_->end() ? kNull : *found, std::move(path)};
 }
 
