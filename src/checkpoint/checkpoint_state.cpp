@@ -1,6 +1,8 @@
 #include <cmath>
 #include <limits>
+#include <set>
 #include <type_traits>
+#include <utility>
 
 #include "checkpoint/checkpoint_files.h"
 #include "core/check.h"
@@ -20,27 +22,25 @@ constexpr const char* kSealKey = "checksum";
 // JSON has no NaN and no infinity: such a number is stored as an object with this one key.
 constexpr const char* kNonFiniteKey = "$nonfinite";
 
-json with_non_finite_encoded(const json& value) {
+json with_non_finite_encoded(json value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
     const auto number = value.get<double>();
     return {{kNonFiniteKey, std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf"}};
   }
-  if (!value.is_structured()) return value;
-  json copy = value;
-  for (auto& item : copy) item = with_non_finite_encoded(item);
-  return copy;
+  if (value.is_structured())
+    for (auto& item : value) item = with_non_finite_encoded(std::move(item));
+  return value;
 }
 
-json with_non_finite_decoded(const json& value) {
+json with_non_finite_decoded(json value) {
   if (!value.is_structured()) return value;
   if (value.is_object() && value.size() == 1 && value.contains(kNonFiniteKey)) {
     const auto text = value.at(kNonFiniteKey).get<std::string>();
     constexpr double kInf = std::numeric_limits<double>::infinity();
     return text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? kInf : -kInf;
   }
-  json copy = value;
-  for (auto& item : copy) item = with_non_finite_decoded(item);
-  return copy;
+  for (auto& item : value) item = with_non_finite_decoded(std::move(item));
+  return value;
 }
 
 // Bytes that are not UTF-8 (in a path, say) are replaced: saving never fails for them.
@@ -126,6 +126,13 @@ CheckpointFile file_from(const std::string& path, const json& value) {
   return file;
 }
 
+void check_names(const std::string& path, const std::vector<CheckpointFile>& files) {
+  std::set<std::string_view> names;
+  for (const CheckpointFile& file : files)
+    if (!names.insert(file.name).second)
+      throw error("{}: lists the file '{}' twice", path, file.name);
+}
+
 // A run can add to them.
 void check_counts(const std::string& path, const TrainState& state) {
   constexpr int64_t kMost = int64_t{1} << 60;
@@ -204,6 +211,7 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
     record.version = content.at("version").get<int64_t>();
     record.saved_at = content.value("saved_at", "");
     for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
+    check_names(path, record.files);
     return record;
   } catch (const json::exception& bad) {
     throw error("{}: not a checkpoint state: {}", path, library_message(bad.what()));

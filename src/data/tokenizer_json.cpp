@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <string_view>
-#include <unordered_set>
 
 #include <fmt/format.h>
 
+#include "core/check.h"
 #include "core/text.h"
+#include "data/tokenizer_files/tokenizer_json_reader.h"
 
 namespace mpt {
 namespace {
@@ -79,8 +80,7 @@ bool has_border(std::string_view text, size_t bytes) {
 // Positions where the piece splits into two normal pieces, in their order of preference: where the
 // right part of one is the left part of the other, "ab|a" and "a|ba" overlap in "ababa", and the
 // first of them comes first.
-std::vector<size_t> splits_of(std::string_view piece,
-                              const std::unordered_set<std::string_view>& normal) {
+std::vector<size_t> splits_of(std::string_view piece, const NormalPieces& normal) {
   std::vector<size_t> splits;
   for (const size_t at : character_ends(piece))
     if (at < piece.size() && normal.contains(piece.substr(0, at)) &&
@@ -169,19 +169,28 @@ std::string not_in_tokenizer_json(const SentencePieceModel& model) {
   return found.empty() ? in_pieces(model.pieces) : found;
 }
 
+NormalPieces normal_pieces(const SentencePieceModel& model) {
+  NormalPieces normal;
+  for (const Piece& piece : model.pieces)
+    if (is_normal(piece)) normal.insert(piece.text);
+  return normal;
+}
+
 std::vector<std::string> bpe_merges(const SentencePieceModel& model) {
-  std::unordered_set<std::string_view> normal;
+  const NormalPieces normal = normal_pieces(model);
   std::vector<const Piece*> by_score;
   for (const Piece& piece : model.pieces)
-    if (is_normal(piece)) {
-      normal.insert(piece.text);
-      by_score.push_back(&piece);
-    }
+    if (is_normal(piece)) by_score.push_back(&piece);
   std::ranges::stable_sort(by_score, std::ranges::greater{}, &Piece::score);
   std::vector<std::string> merges;
+  int64_t bytes = 0;
   for (const Piece* piece : by_score)
-    for (const size_t at : splits_of(piece->text, normal))
+    for (const size_t at : splits_of(piece->text, normal)) {
       merges.push_back(piece->text.substr(0, at) + " " + piece->text.substr(at));
+      if ((bytes += std::ssize(merges.back())) > kMaxTokenizerBytes)
+        throw error("the merges of the tokenizer's pieces have more than {} bytes",
+                    kMaxTokenizerBytes);
+    }
   return merges;
 }
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -79,7 +78,7 @@ bool is_character(std::string_view text) {
   return std::ranges::all_of(text.substr(1), [](char c) { return (c & 0xC0) == 0x80; });
 }
 
-bool can_be_merged(std::string_view text, const std::unordered_set<std::string_view>& normal) {
+bool can_be_merged(std::string_view text, const NormalPieces& normal) {
   const auto is_symbol = [&](std::string_view part) {
     return is_character(part) || normal.contains(part);
   };
@@ -90,9 +89,7 @@ bool can_be_merged(std::string_view text, const std::unordered_set<std::string_v
 
 // llama.cpp joins two symbols to any piece, also to one that only stands for itself.
 void warn_of_joined_pieces(const Tokenizer& tokenizer, const SentencePieceModel& model) {
-  std::unordered_set<std::string_view> normal;
-  for (const Piece& piece : model.pieces)
-    if (piece.type == PieceType::kNormal) normal.insert(piece.text);
+  const NormalPieces normal = normal_pieces(model);
   for (const Piece& piece : model.pieces)
     if (piece.type != PieceType::kNormal && can_be_merged(piece.text, normal))
       spdlog::warn("{}: where a text has '{}', llama.cpp makes it the {} piece of that name",

@@ -185,6 +185,10 @@ TEST_F(DamagedCheckpoint, StateThatNamesFilesElsewhere) {
                [](json& content) { content["files"][0]["name"] = "../step_00000010/state.json"; });
   expect_skipped(state, "not a file name within the checkpoint");
 }
+TEST_F(DamagedCheckpoint, StateThatNamesAFileTwice) {
+  change_state(bad, [](json& content) { content["files"].push_back(content["files"][0]); });
+  expect_skipped(state, "lists the file 'rank_00000_of_00001.safetensors' twice");
+}
 TEST_F(DamagedCheckpoint, DirectoryOfAnotherStep) {
   std::filesystem::rename(bad, directory_ / "step_00000030");
   const CapturedLog log;

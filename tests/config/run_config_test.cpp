@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "config/usual_spellings.h"
@@ -365,6 +366,25 @@ TEST_F(RunConfigTest, PhasesHaveTheSectionsOfTheRunWhereTheyGiveNone) {
     EXPECT_EQ(run_phases(phases[number].config)[number].config, phases[number].config);
   }
   EXPECT_EQ(phase_after(phases, 1000), 2u);
+}
+
+// Each phase has a copy of the sections that it does not give.
+TEST_F(RunConfigTest, PhasesDoNotFillTheMemory) {
+  const auto load_phases = [&](int64_t count, const std::string& rule) {
+    std::string phases = R"({"until": 0.5})";
+    for (int64_t i = 1; i < count; ++i) phases += ",{}";
+    return load_with(fmt::format(R"("optimizer": {{"rule": "{}"}}, "phases": [{}])", rule, phases));
+  };
+  EXPECT_ERROR(load_phases(101, "adamw"), "phases has 101 elements; at most 100 are accepted");
+  EXPECT_ERROR(load_phases(100, std::string(500'000, 'x')),
+               "phases has 100 elements that inherit optimizer, of 500", "at most 41943 bytes");
+}
+
+// As many keys as a file may have, in what others may have written.
+TEST_F(RunConfigTest, ConfigsInCheckpointsHaveTheLimitsOfFiles) {
+  Json value = Json::object();
+  for (int64_t i = 0; i <= kMaxJsonKeys; ++i) value[fmt::format("k{}", i)] = i;
+  EXPECT_ERROR(JsonDocument::of_value(value, "state.json"), "state.json", "10000 keys");
 }
 
 TEST_F(RunConfigTest, AGrowingBatchTakesAsManyTokens) {

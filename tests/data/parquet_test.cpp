@@ -92,6 +92,10 @@ TEST(ParquetFiles, WhatIsNotReadIsRefusedByName) {
       read({.patterns = {golden("bad_utf8.parquet")}, .on_bad_document = OnBadDocument::kSkip});
   EXPECT_EQ(skipped.documents, (std::vector<std::string>{"good", "fine"}));
   EXPECT_EQ(skipped.stats.bad, 1);
+  const std::string overlapping =
+      MPT_SOURCE_DIR "/tests/fuzz/corpus/parquet_corpus/row_groups_overlap";
+  expect_error([&] { read({.patterns = {overlapping}, .as = TextKind::kParquet}); },
+               {overlapping, "row groups overlap"});
   const std::string packed = write_text(fresh_directory() + "/a.parquet.gz", "any");
   expect_error([&] { read({.patterns = {packed}}); }, {packed, "unpack it"});
 }

@@ -67,6 +67,20 @@ TEST(SentencePieceModel, MoreValuesOnOneWayThanTheLibraryHasRoomFor) {
   EXPECT_EQ(defect_of_model(model_with_map(map_of(array_of_as(33), kTexts))), kMapDefect);
 }
 
+TEST(SentencePieceModel, TextsAndPiecesThatTakeLongToFind) {
+  constexpr uint32_t kHasValue = 1u << 8;
+  const auto without_values = [&](uint32_t length) {
+    std::vector<uint32_t> units = array_of_as(length);
+    for (uint32_t i = 1; i < length; ++i) units[256 * i + 'a'] &= ~kHasValue;
+    return model_with_map(map_of(units, kTexts));
+  };
+  EXPECT_EQ(defect_of_model(without_values(256)), "");
+  EXPECT_EQ(defect_of_model(without_values(257)), kMapDefect);
+  EXPECT_EQ(defect_of_model(text_field(1, text_field(1, std::string(4096, 'a')))), "");
+  EXPECT_EQ(defect_of_model(text_field(1, text_field(1, std::string(4097, 'a')))),
+            "one of its pieces has 4097 bytes; at most 4096 are accepted");
+}
+
 TEST(SentencePieceModel, WaysOutOfTheArray) {
   const std::vector<uint32_t> good = array_of_as(2);
   for (const auto& [unit, bits] : std::vector<std::pair<size_t, uint32_t>>{

@@ -1,13 +1,21 @@
 // What readers of tokenizer.json and tiktoken files refuse, and how they name it.
 #include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <memory>
+#include <random>
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <utf8proc.h>
 
 #include "data/data_files.h"
+#include "data/subword/added_tokens.h"
+#include "data/subword/int_table.h"
 #include "data/subword/normalizer.h"
 #include "data/subword/regex.h"
+#include "data/subword/text_decoder.h"
 #include "data/tokenizer_files/tiktoken_reader.h"
 #include "data/tokenizer_files/tokenizer_json_reader.h"
 
@@ -140,6 +148,144 @@ TEST(Normalizer, GrowthHasALimit) {
   for (int i = 0; i < 60; ++i) file["normalizer"]["normalizers"].push_back(twice);
   const SubwordTokenizer tokenizer = read_tokenizer_json(file.dump());
   expect_error([&] { (void)tokenizer.encode("a"); }, {"64 times"});
+}
+
+TEST(Normalizer, FewBytesDoNotBecomeMany) {
+  Normalizer normalizer;
+  for (int i = 0; i < 16; ++i) normalizer.add(PrependText{std::string(256, 'x')});
+  expect_error([&] { (void)normalizer.apply("t"); }, {"64 times", "128 bytes"});
+}
+
+// Replacements share what may become of all pieces together.
+TEST(TextDecoder, GrowthHasALimit) {
+  TextDecoder decoder;
+  decoder.add(ReplaceMatches{Regex::of_text("a"), std::string(63, 'b')});
+  const std::string piece(4096, 'a');
+  EXPECT_EQ(decoder.decode({piece, piece}).size(), 2u * 63 * 4096);
+  decoder.add(ReplaceMatches{Regex::of_text("b"), std::string(256, 'c')});
+  expect_error([&] { (void)decoder.decode(std::vector<std::string>(100, piece)); }, {"64 times"});
+}
+
+TEST(TokenizerJsonReader, StepsAreCountedThroughSequences) {
+  json file = small_file();
+  const json step = {{"type", "NFC"}};
+  const auto sequence = [](const json& steps) {
+    return json{{"type", "Sequence"}, {"normalizers", steps}};
+  };
+  file["normalizer"] = sequence(json::array({sequence(json(49, step)), sequence(json(49, step))}));
+  (void)read_tokenizer_json(file.dump());
+  file["normalizer"]["normalizers"][1]["normalizers"].push_back(step);
+  expect_error([&] { (void)read_tokenizer_json(file.dump()); },
+               {"normalizer.normalizers[1].normalizers", "at most 100 steps"});
+}
+
+// --- added tokens --------------------------------------------------------------------------------
+
+AddedToken line_end(bool lstrip, bool rstrip) {
+  return {.content = "\n", .id = 7, .lstrip = lstrip, .rstrip = rstrip};
+}
+
+std::vector<std::string> split_by(const AddedToken& token, std::string_view text) {
+  TextPieces pieces;
+  AddedTokens({token}, {}).split(text, {}, SpecialTokens::kMatch, pieces);
+  std::vector<std::string> all;
+  for (const TextPiece& piece : pieces.list)
+    all.push_back((piece.token < 0 ? "" : fmt::format("{}:", piece.token)) +
+                  std::string(piece.text));
+  return all;
+}
+
+TEST(AddedTokens, TakeTheWhiteSpaceBesideThem) {
+  using Pieces = std::vector<std::string>;
+  const std::string text = "a \n \n b";
+  EXPECT_EQ(split_by(line_end(false, false), text), (Pieces{"a ", "7:\n", " ", "7:\n", " b"}));
+  EXPECT_EQ(split_by(line_end(true, false), text), (Pieces{"a", "7: \n", "7: \n", " b"}));
+  EXPECT_EQ(split_by(line_end(false, true), text), (Pieces{"a ", "7:\n \n ", "7:\n ", "b"}));
+  EXPECT_EQ(split_by(line_end(true, true), text), (Pieces{"a", "7: \n \n ", "b"}));
+}
+
+// Its square would be hours.
+TEST(AddedTokens, ALongStretchOfWhiteSpaceTakesTimeInProportion) {
+  const std::string text = "a" + std::string(1'000'000, '\n') + "b";
+  for (const bool left : {true, false}) {
+    TextPieces pieces;
+    AddedTokens({line_end(left, !left)}, {}).split(text, {}, SpecialTokens::kMatch, pieces);
+    EXPECT_EQ(pieces.list.size(), 1'000'002u);
+  }
+}
+
+TEST(AddedTokens, WhatIsLookedForHasALimit) {
+  Normalizer normalizer;
+  normalizer.add(ReplaceMatches{Regex::of_text("a"), std::string(60, 'b')});
+  const auto add = [&](const std::vector<std::string>& contents) {
+    std::vector<AddedToken> tokens;
+    for (const std::string& content : contents)
+      tokens.push_back({.content = content, .id = int32_t(tokens.size()), .normalized = true});
+    AddedTokens(std::move(tokens), normalizer);
+  };
+  add({std::string(68, 'a')});
+  expect_error([&] { add({std::string(69, 'a')}); },
+               {"the added token 'aaa", "4140 bytes", "4096"});
+  expect_error([&] { add(std::vector<std::string>(5000, std::string(68, 'a'))); },
+               {"those up to it 167", "16777216"});
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+// All of these keys were one where the table took the upper half of their product with a number
+// that everybody knows.
+TEST(IntTable, NobodyCanChooseKeysThatCollide) {
+  constexpr uint64_t kKeys = 300'000;
+  uint64_t inverse = 1;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - 0x9E3779B97F4A7C15u * inverse;
+  ASSERT_EQ(inverse * 0x9E3779B97F4A7C15u, 1u);
+  IntTable table;
+  for (uint64_t i = 0; i < kKeys; ++i) table.insert(i * inverse, i);
+  for (uint64_t i = 0; i < kKeys; ++i) ASSERT_EQ(*table.find(i * inverse), i);
+  EXPECT_EQ(table.size(), kKeys);
+}
+
+// --- normal forms --------------------------------------------------------------------------------
+
+std::string by_the_library(const std::string& text, utf8proc_option_t options) {
+  utf8proc_uint8_t* result = nullptr;
+  const auto bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                  utf8proc_ssize_t(text.size()), &result, options);
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> freed(result, &std::free);
+  return {reinterpret_cast<const char*>(result), size_t(bytes)};
+}
+
+TEST(Normalizer, MarksComeInTheLibrarysOrder) {
+  // Marks of several classes, some that become others, and what they join.
+  const std::vector<std::string> characters{"a",      "e",      "\u0300", "\u0301", "\u0315",
+                                            "\u0316", "\u031B", "\u0327", "\u0345", "\u0344",
+                                            "\u0340", "\u0F71", "\u0F72", "\u0F73", "\u1E69",
+                                            "\uAC00", "\u11A8", "\uFDFA", "\u3099"};
+  const auto stable = [](int options) { return utf8proc_option_t(UTF8PROC_STABLE | options); };
+  const std::vector<std::pair<NormalForm, utf8proc_option_t>> forms{
+      {NormalForm::kNfc, stable(UTF8PROC_COMPOSE)},
+      {NormalForm::kNfd, stable(UTF8PROC_DECOMPOSE)},
+      {NormalForm::kNfkc, stable(UTF8PROC_COMPOSE | UTF8PROC_COMPAT)},
+      {NormalForm::kNfkd, stable(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT)}};
+  std::mt19937 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (auto left = random() % 30; left > 0; --left)
+      text += characters[random() % characters.size()];
+    for (const auto& [form, options] : forms)
+      ASSERT_EQ(normalized(text, form), by_the_library(text, options)) << text;
+  }
+}
+
+// The library's own sort would take minutes.
+TEST(Normalizer, ManyMarksTakeTimeInProportion) {
+  std::string text = "a", ordered = "a";
+  constexpr int kMarks = 260'000;
+  for (const char* const mark : {"\u0315", "\u0316"})  // of classes 232 and 220
+    for (int i = 0; i < kMarks; ++i) text += mark;
+  for (const char* const mark : {"\u0316", "\u0315"})
+    for (int i = 0; i < kMarks; ++i) ordered += mark;
+  EXPECT_EQ(normalized(text, NormalForm::kNfd), ordered);
 }
 
 TEST(Normalizer, FormsChangeOnlyWhatTheyMust) {

@@ -66,6 +66,17 @@ TEST_F(TaskExamples, HellaswagLosesBracketsAndDoubleSpaces) {
   EXPECT_EQ(examples[0].answer, 2);
 }
 
+// Its square would be half an hour.
+TEST_F(TaskExamples, ManyBracketsTakeTimeInProportion) {
+  const std::string brackets(1'000'000, '[');
+  const auto examples =
+      read(TaskKind::kHellaswag, R"({"activity_label": "A", "ctx_a": "b", "ctx_b": "c", )"
+                                 R"("endings": [")" +
+                                     brackets + R"(", "d"], "label": "1"})");
+  ASSERT_EQ(examples.size(), 1u);
+  EXPECT_EQ(examples[0].continuations[0], " " + brackets);
+}
+
 TEST_F(TaskExamples, TheOthersAreQuestionsAndLastWords) {
   const auto arc =
       read(TaskKind::kArcEasy,

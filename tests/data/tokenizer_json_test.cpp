@@ -81,6 +81,14 @@ TEST(TokenizerJson, OverlappingMergesRankFromTheLeft) {
             (Merges{"a b", "b a", "ab a", "a ba", "ba b", "b ab", "a bab", "ab ab", "aba b"}));
 }
 
+// "aa" has one merge, "aaa" two: those of all up to n letters have n^3 / 3 bytes.
+TEST(TokenizerJson, MergesHaveALimit) {
+  std::vector<std::string> pieces;
+  for (size_t length = 1; length <= 1000; ++length) pieces.emplace_back(length, 'a');
+  test::expect_error([&] { (void)bpe_merges(bpe_of(pieces)); },
+                     {"merges", "more than 67108864 bytes"});
+}
+
 // Control and byte pieces are no parts of merges, whatever they spell.
 TEST(TokenizerJson, OnlyNormalPiecesMerge) {
   SentencePieceModel model = bpe_of({"<s", ">", "<", "s"});

@@ -287,6 +287,7 @@ def zstd_seeds():
         "valid_frames": one + skipped + one + zstd(b"x", 200),
         "valid_packed": packed,
         "valid_unpacks_to_much": window + b"\x38" + run,
+        "valid_unpacks_to_blank_lines": window + b"\x38" + 63 * b"\x02\x00\x10\n" + run[4:],
         "window_of_gigabytes": window + b"\xa8" + run,
         "window_of_128_mib": window + b"\x88" + run,
         "not_zstd_afterwards": one + b"text",
@@ -325,13 +326,13 @@ def parquet_page(content, values, size=None, encoding=0):
     return compact({1: 0, 2: size, 3: len(content), 5: levels}) + content
 
 
-def parquet(pages, rows, codec=0, optional=0, **changes):
-    """A file of one column; `changes` of the description of its only row group."""
+def parquet(pages, rows, codec=0, optional=0, groups=1, **changes):
+    """A file of one column; `changes` of the description of its row group, which is there `groups` times."""
     column = {1: 6, 4: codec, 5: rows, 6: len(pages), 7: len(pages), 9: 4}
     column.update({int(key[1:]): value for key, value in changes.items()})
     schema = [{4: b"schema", 5: 1}, {1: 6, 3: optional, 4: b"text", 6: 0}]
     group = {1: [{2: 4, 3: column}], 2: len(pages), 3: column[5]}
-    footer = compact({1: 1, 2: schema, 3: rows, 4: [group]})
+    footer = compact({1: 1, 2: schema, 3: rows, 4: [group] * groups})
     return b"PAR1" + pages + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
 

@@ -110,7 +110,8 @@ class FormerNames {
   template <HasFields S>
   void required(const char* key, std::vector<S>&, const FieldInfo& = {}) {
     const std::string list = join_key_path(path_, key);
-    for (size_t i = 0; i < document_.length_of(list); ++i) {
+    const size_t length = document_.length_of(list);
+    for (size_t i = 0; i < length; ++i) {
       S item{};
       use_present_names(document_, item, join_key_path(list, std::to_string(i)));
     }

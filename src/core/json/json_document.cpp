@@ -180,6 +180,8 @@ JsonDocument JsonDocument::load(const std::string& path,
 JsonDocument JsonDocument::of_value(Json value, std::string name) {
   if (!value.is_object())
     throw error("{}: expected an object {{...}}, found {}", name, describe(value));
+  // What a checkpoint stored may have been written by others: the limits of files hold for it.
+  (void)parse_json(value.dump(-1, ' ', false, Json::error_handler_t::replace), name);
   JsonDocument document;
   document.name_ = std::move(name);
   document.root_ = std::move(value);
@@ -219,10 +221,27 @@ void JsonDocument::set(std::string_view assignment) {
   merge_values(*node, parsed.value);
 }
 
+namespace {
+
+// Small files could otherwise fill the memory.
+void require_little_to_copy(const Json& items, const Json& value, std::string_view list,
+                            std::string_view key) {
+  constexpr size_t kMostItems = 100, kMostBytes = size_t{4} << 20;
+  const size_t bytes = value.dump(-1, ' ', true, Json::error_handler_t::replace).size();
+  if (items.size() > kMostItems)
+    throw error("{} has {} elements; at most {} are accepted", list, items.size(), kMostItems);
+  if (items.size() * bytes > kMostBytes)
+    throw error("{} has {} elements that inherit {}, of {} bytes; at most {} bytes are accepted",
+                list, items.size(), key, bytes, kMostBytes / items.size());
+}
+
+}  // namespace
+
 void JsonDocument::inherit(std::string_view list, std::string_view key) {
   const auto items = root_.find(std::string(list));
   const auto own = root_.find(std::string(key));
   if (items == root_.end() || !items->is_array() || own == root_.end()) return;
+  require_little_to_copy(*items, *own, fmt::format("{}: {}", source_of(list), list), key);
   for (size_t i = 0; i < items->size(); ++i) {
     Json& item = (*items)[i];
     if (!item.is_object() || !item.value(std::string(key), Json()).is_null()) continue;

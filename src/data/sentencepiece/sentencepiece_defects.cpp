@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "data/sentencepiece/proto_message.h"
 
 namespace mpt {
@@ -49,11 +51,13 @@ class DoubleArrayCheck {
 
  private:
   static constexpr int kMostValues = 32;  // on the way of one search
+  static constexpr int kMostBytes = 256;  // that one search reads
 
   enum class State : uint8_t { kNew, kOpen, kDone };
   struct Node {
     State state = State::kNew;
     uint8_t most_values = 0;  // on any way below
+    uint16_t most_bytes = 0;  // of any way below
   };
   struct Open {
     size_t unit;
@@ -89,9 +93,11 @@ class DoubleArrayCheck {
   // Adds a finished child to the node that is open.
   bool count(size_t child) {
     const int values = nodes_[child].most_values + (units_[child].has_value() ? 1 : 0);
-    uint8_t& most = nodes_[open_.back().unit].most_values;
-    most = static_cast<uint8_t>(std::max<int>(most, values));
-    return values <= kMostValues;
+    const int bytes = nodes_[child].most_bytes + 1;
+    Node& node = nodes_[open_.back().unit];
+    node.most_values = static_cast<uint8_t>(std::max<int>(node.most_values, values));
+    node.most_bytes = static_cast<uint16_t>(std::max<int>(node.most_bytes, bytes));
+    return values <= kMostValues && bytes <= kMostBytes;
   }
 
   std::vector<Unit> units_;
@@ -120,9 +126,10 @@ std::string defect_of_normalizer(std::string_view message) {
   return fields.damaged() ? "its normalization is damaged" : "";
 }
 
-// Appends the text of a piece that the user of the trainer demanded.
-bool read_user_piece(std::string_view message, std::vector<std::string_view>& pieces) {
+// Appends the text of a piece that the user of the trainer demanded to `user_pieces`.
+std::string defect_of_piece(std::string_view message, std::vector<std::string_view>& user_pieces) {
   constexpr uint64_t kUserDefined = 4;
+  constexpr size_t kMostBytes = 4096;  // searches for pieces take time in proportion
   std::string_view text;
   uint64_t type = 0;
   ProtoMessage fields(message);
@@ -130,8 +137,11 @@ bool read_user_piece(std::string_view message, std::vector<std::string_view>& pi
     if (field->number == 1) text = field->bytes;
     if (field->number == 3) type = field->value;
   }
-  if (type == kUserDefined) pieces.push_back(text);
-  return !fields.damaged();
+  if (type == kUserDefined) user_pieces.push_back(text);
+  if (text.size() > kMostBytes)
+    return fmt::format("one of its pieces has {} bytes; at most {} are accepted", text.size(),
+                       kMostBytes);
+  return fields.damaged() ? "one of its pieces is damaged" : "";
 }
 
 // The most pieces that begin one text.
@@ -154,8 +164,9 @@ std::string defect_of_model(std::string_view model) {
   std::vector<std::string_view> user_pieces;
   ProtoMessage fields(model);
   while (const auto field = fields.next()) {
-    if (field->number == 1 && !read_user_piece(field->bytes, user_pieces))
-      return "one of its pieces is damaged";
+    if (field->number == 1)
+      if (std::string defect = defect_of_piece(field->bytes, user_pieces); !defect.empty())
+        return defect;
     if (field->number == 3 || field->number == 5)
       if (std::string defect = defect_of_normalizer(field->bytes); !defect.empty()) return defect;
   }

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/check.h"
+#include "core/text.h"
+
 namespace mpt {
 namespace {
 
@@ -34,8 +37,9 @@ size_t character_before(std::string_view text, size_t at) {
   return at;
 }
 
-size_t space_begin(std::string_view text, size_t end) {
-  while (end > 0 && begins_with(space(), text, character_before(text, end)))
+// Not before `from`.
+size_t space_begin(std::string_view text, size_t end, size_t from) {
+  while (end > from && begins_with(space(), text, character_before(text, end)))
     end = character_before(text, end);
   return end;
 }
@@ -57,10 +61,19 @@ bool is_single_word(std::string_view text, size_t begin, size_t end) {
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer)
     : tokens_(std::move(tokens)) {
+  constexpr size_t kMostTokenBytes = 4096, kMostBytes = size_t{16} << 20;
   std::ranges::sort(tokens_, {}, &AddedToken::id);
+  size_t bytes = 0;
   for (const AddedToken& token : tokens_) {
     const auto place = int32_t(looked_for_.size());
     looked_for_.push_back(token.normalized ? normalizer.apply(token.content) : token.content);
+    bytes += looked_for_.back().size();
+    if (looked_for_.back().size() > kMostTokenBytes || bytes > kMostBytes)
+      throw error(
+          "the added token '{}', as it is looked for, has {} bytes, those up to it {}; at most {} "
+          "and {} are accepted",
+          shortened(token.content, 60), looked_for_.back().size(), bytes, kMostTokenBytes,
+          kMostBytes);
     if (!looked_for_.back().empty())
       (token.normalized ? in_normalized_ : in_text_).insert(looked_for_.back(), place);
   }
@@ -86,7 +99,7 @@ void AddedTokens::append_matches(const TextPiece& piece, const ByteTrie& content
                      .token = id,
                      .at_start = piece.at_start && begin == 0});
   };
-  size_t done = 0;
+  size_t done = 0, spaces_end = 0;  // of the white space that was looked through last
   for (size_t at = 0; !contents.empty() && (at = contents.next_begin(text, at)) < text.size();) {
     size_t bytes = 0;
     int32_t place = 0;
@@ -103,8 +116,8 @@ void AddedTokens::append_matches(const TextPiece& piece, const ByteTrie& content
     const AddedToken& token = tokens_[size_t(place)];
     if (token.special && special == SpecialTokens::kText) continue;
     if (token.single_word && !is_single_word(text, begin, end)) continue;
-    if (token.lstrip) begin = std::max(space_begin(text, begin), done);
-    if (token.rstrip) end = space_end(text, end);
+    if (token.lstrip) begin = std::max(space_begin(text, begin, done), done);
+    if (token.rstrip) end = spaces_end = end > spaces_end ? space_end(text, end) : spaces_end;
     append(done, begin, -1);
     append(begin, end, token.id);
     done = end;

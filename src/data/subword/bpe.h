@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/seeded_hash.h"
 #include "data/subword/int_table.h"
 #include "data/subword/subword_model.h"
 #include "data/subword/vocabulary.h"
@@ -66,18 +67,14 @@ class Bpe : public SubwordModel {
     std::vector<int32_t> ids;
     bool in_vocabulary = false;
   };
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-  };
-
   [[nodiscard]] int32_t id_of(std::string_view symbol) const;
   [[nodiscard]] Spelling spelling_of(std::string_view symbol) const;
   void append_symbols(std::string_view word, std::vector<int32_t>& ids) const;
 
   BpeOptions options_;
   Merges merges_;
-  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;  // by their own bytes
+  std::unordered_map<std::string, int32_t, SeededTextHash, std::equal_to<>>
+      ids_;  // by their own bytes
   std::array<Spelling, 256> bytes_;
   std::array<int32_t, 256> fallback_;  // of bytes; -1: none
   bool all_bytes_known_ = false;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/seeded_hash.h"
+
 namespace mpt {
 
 class IntTable {
@@ -37,7 +39,7 @@ class IntTable {
   // Of the key, or of the free entry where it belongs.
   [[nodiscard]] size_t index_of(uint64_t key) const {
     const size_t mask = entries_.size() - 1;
-    size_t i = (key * 0x9E3779B97F4A7C15u) >> shift_;
+    size_t i = seeded_hash(key, seed_) >> shift_;
     while (entries_[i].key != key && entries_[i].key != kNoKey) i = (i + 1) & mask;
     return i;
   }
@@ -50,6 +52,7 @@ class IntTable {
       if (entry.key != kNoKey) entries_[index_of(entry.key)] = entry;
   }
 
+  HashSeed seed_ = HashSeed::of_process();
   size_t size_ = 0;
   int shift_ = 64;
   std::vector<Entry> entries_;  // size 0 or a power of two; at most half are taken

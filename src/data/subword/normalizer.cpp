@@ -1,9 +1,8 @@
 #include "data/subword/normalizer.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <span>
+#include <vector>
 
 #include <utf8proc.h>
 
@@ -47,20 +46,56 @@ bool is_inert(char32_t c) {
          property->comb_index == UINT16_MAX && !is_hangul(c);
 }
 
-void append_form(std::string_view text, NormalForm form, std::string& out) {
+utf8proc_option_t options_of(NormalForm form) {
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
-  const int options = UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                      (compatible ? UTF8PROC_COMPAT : 0);
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   utf8proc_ssize_t(text.size()), &result, utf8proc_option_t(options));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> freed(result, &std::free);
-  if (bytes < 0)
-    throw error("a text of {} bytes cannot be brought to {}: {}", text.size(), name_of(form),
-                utf8proc_errmsg(bytes));
-  out.append(reinterpret_cast<const char*>(result), size_t(bytes));
+  return utf8proc_option_t(UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                           (compatible ? UTF8PROC_COMPAT : 0));
+}
+
+using Codes = std::vector<utf8proc_int32_t>;
+
+void append_decomposed(char32_t code, utf8proc_option_t options, Codes& out) {
+  constexpr utf8proc_ssize_t kMost = 32;  // no character becomes more than 18
+  const size_t before = out.size();
+  out.resize(before + kMost);
+  int boundary = 0;
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      utf8proc_int32_t(code), out.data() + before, kMost, options, &boundary);
+  check(count >= 0 && count <= kMost, "U+{:04X} becomes {} characters", uint32_t(code), count);
+  out.resize(before + size_t(count));
+}
+
+// The canonical order: those of a combining class above 0 that are side by side, by their class.
+// The library's own sort takes the square of their number.
+void order_marks(Codes& codes) {
+  const auto mark_class = [](utf8proc_int32_t code) {
+    return utf8proc_get_property(code)->combining_class;
+  };
+  const auto is_mark = [&](utf8proc_int32_t code) { return mark_class(code) > 0; };
+  for (auto begin = codes.begin(); begin != codes.end();) {
+    begin = std::find_if(begin, codes.end(), is_mark);
+    const auto end = std::find_if_not(begin, codes.end(), is_mark);
+    std::ranges::stable_sort(begin, end, {}, mark_class);
+    begin = end;
+  }
+}
+
+// As utf8proc_map() does it, but for order_marks().
+void append_form(std::string_view text, NormalForm form, std::string& out) {
+  const utf8proc_option_t options = options_of(form);
+  Codes codes;
+  for (size_t at = 0; at < text.size();) {
+    const Character c = character_at(text, at);
+    append_decomposed(c.code, options, codes);
+    at += c.bytes;
+  }
+  order_marks(codes);
+  const auto count = utf8proc_ssize_t(codes.size());
+  codes.push_back(0);  // room for the 0 behind the text
+  const utf8proc_ssize_t bytes = utf8proc_reencode(codes.data(), count, options);
+  check(bytes >= 0, "a text of {} bytes cannot be brought to {}", text.size(), name_of(form));
+  out.append(reinterpret_cast<const char*>(codes.data()), size_t(bytes));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct ReplaceMatches {
 };
 
 // The most that steps may make of a text, so that a file cannot make little text fill the memory.
-inline size_t most_bytes_of(size_t bytes) { return 64 * bytes + 4096; }
+inline size_t most_bytes_of(size_t bytes) { return 64 * bytes + 64; }
 
 // `text` with each match replaced. Throws Error if that has more than `most` bytes.
 std::string replaced(std::string_view text, const ReplaceMatches& replace, size_t most);

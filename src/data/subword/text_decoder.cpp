@@ -66,7 +66,7 @@ std::string joined(const Pieces& pieces) {
 
 struct Decode {
   Pieces pieces;
-  size_t most;  // bytes that may become of a piece
+  size_t most;  // bytes that may become of the pieces
 
   Pieces operator()(const DecodeByteLevel&) const {
     std::string bytes;
@@ -114,7 +114,11 @@ struct Decode {
 
   Pieces operator()(const ReplaceMatches& replace) const {
     Pieces result;
-    for (const std::string& piece : pieces) result.push_back(replaced(piece, replace, most));
+    size_t left = most;
+    for (const std::string& piece : pieces) {
+      result.push_back(replaced(piece, replace, left));
+      left -= std::min(left, result.back().size());
+    }
     return result;
   }
 

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/seeded_hash.h"
+
 namespace mpt {
 
 class Vocabulary {
@@ -28,13 +30,8 @@ class Vocabulary {
   [[nodiscard]] const std::string* text_of(int64_t id) const;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-  };
-
   int64_t id_limit_;
-  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;
+  std::unordered_map<std::string, int32_t, SeededTextHash, std::equal_to<>> ids_;
   std::vector<const std::string*> texts_;  // of ids_, whose keys stay where they are
 };
 

@@ -75,13 +75,13 @@ std::string replaced_all(std::string_view text, std::string_view from, std::stri
 // Without what the regular expression \[.*?\] finds, within a line.
 std::string without_brackets(std::string_view text) {
   std::string result;
+  size_t end = text.find_first_of("]\n");  // the first from i on
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '[')
-      if (const size_t end = text.find_first_of("]\n", i); end < text.size() && text[end] == ']') {
-        i = end;
-        continue;
-      }
-    result += text[i];
+    if (end < i) end = text.find_first_of("]\n", i);
+    if (text[i] == '[' && end < text.size() && text[end] == ']')
+      i = end;
+    else
+      result += text[i];
   }
   return result;
 }

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/json/json_parse.h"
+#include "core/seeded_hash.h"
 #include "core/text.h"
 #include "data/subword/bpe.h"
 #include "data/tokenizer_files/json_node.h"
@@ -99,7 +100,7 @@ std::vector<RankedPiece> ranked_pieces(std::string_view ranks) {
       throw error(
           "line {} of the pieces: found '{}'; expected a piece of at most {} bytes in "
           "base64, a space and a rank",
-          number, text.substr(0, 60), kMostPieceBytes);
+          number, shortened(text, 60), kMostPieceBytes);
     pieces.push_back(std::move(*piece));
   }
   return pieces;
@@ -107,7 +108,7 @@ std::vector<RankedPiece> ranked_pieces(std::string_view ranks) {
 
 // Neighbours are joined to any piece that they spell, those of the lowest rank first.
 Merges merges_of(const std::vector<RankedPiece>& pieces) {
-  std::unordered_map<std::string_view, int32_t> ids;
+  std::unordered_map<std::string_view, int32_t, SeededTextHash> ids;
   for (const RankedPiece& piece : pieces) ids.emplace(piece.bytes, int32_t(piece.rank));
   Merges merges;
   for (const auto& [bytes, rank] : pieces)

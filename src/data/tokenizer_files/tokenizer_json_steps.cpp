@@ -17,17 +17,24 @@ constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kNumberPattern = R"(\p{N})";
 
-// Calls read(part) for a step or for each of a sequence of them.
+// Calls read(part) for a step or for each of a sequence of them; takes the number of all from
+// `left`.
 template <class F>
-void for_each_step(const JsonNode& node, const char* key, const F& read, int level = 0) {
+void for_each_step(const JsonNode& node, const char* key, const F& read, int64_t& left,
+                   int level = 0) {
   if (node.is_null()) return;
   if (node["type"].text() != "Sequence") return read(node);
   node.require_keys({key});
   if (level == kMostLevels) node.refuse("expected fewer sequences within each other");
   const JsonList parts = node[key].list();
-  if (std::ssize(parts) > kMostSteps)
-    node[key].refuse(fmt::format("expected at most {} steps", kMostSteps));
-  for (const JsonNode& part : parts) for_each_step(part, key, read, level + 1);
+  if ((left -= std::ssize(parts)) < 0)
+    node[key].refuse(fmt::format("expected at most {} steps in all", kMostSteps));
+  for (const JsonNode& part : parts) for_each_step(part, key, read, left, level + 1);
+}
+template <class F>
+void for_each_step(const JsonNode& node, const char* key, const F& read) {
+  int64_t left = kMostSteps;
+  for_each_step(node, key, read, left);
 }
 
 // {"String": "..."} or {"Regex": "..."}

@@ -267,10 +267,12 @@ ParquetColumn column_of(std::string_view footer, const std::string& name, int64_
   return column;
 }
 
-void check_rows(const ParquetColumn& column, int64_t file_bytes) {
+void check_chunks(const ParquetColumn& column, int64_t file_bytes) {
   const int64_t most = kAnyRows + kRowsPerByte * file_bytes;
-  int64_t rows = 0;
+  int64_t rows = 0, bytes = 0;
   for (const ParquetChunk& chunk : column.chunks) {
+    bytes += chunk.end - chunk.begin;
+    if (bytes > file_bytes) throw damage("row groups overlap");
     if (chunk.values > most - rows)
       throw error("claims more than {} rows in {} bytes", most, file_bytes);
     rows += chunk.values;
@@ -292,7 +294,7 @@ ParquetColumn read_parquet_column(const ReadableFile& file, const std::string& p
   const std::string footer = footer_of(file, path);
   try {
     ParquetColumn column = column_of(footer, name, file.size());
-    check_rows(column, file.size());
+    check_chunks(column, file.size());
     return column;
   } catch (const ParquetDamage& found) {
     throw error("{}: the footer is damaged: {}", path, found.what());
