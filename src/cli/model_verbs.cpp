@@ -247,7 +247,9 @@ void add_export(CLI::App& program) {
             "tokens of the longest text that the files name [batch.seq_len of the run]");
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
-  const BosOptions bos = add_bos(*verb, command->bos, "configure the tokenizer to prepend BOS");
+  const BosOptions bos =
+      add_bos(*verb, command->bos,
+              "configure the tokenizer to prepend BOS; a tokenizer.json keeps its template");
   verb->add_flag_callback(
           "--no-tokenizer", [command] { command->with_tokenizer = false; },
           "export only the weights")

@@ -327,7 +327,7 @@ def parquet_page(content, values, size=None, encoding=0):
 
 
 def parquet(pages, rows, codec=0, optional=0, groups=1, **changes):
-    """A file of one column; `changes` of the description of its row group, which is there `groups` times."""
+    """A file of one column; `changes` of the description of its row group, there `groups` times."""
     column = {1: 6, 4: codec, 5: rows, 6: len(pages), 7: len(pages), 9: 4}
     column.update({int(key[1:]): value for key, value in changes.items()})
     schema = [{4: b"schema", 5: 1}, {1: 6, 3: optional, 4: b"text", 6: 0}]
