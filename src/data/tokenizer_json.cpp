@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "data/subword/vocabulary.h"
 #include "data/tokenizer_files/tokenizer_json_reader.h"
 
 namespace mpt {
@@ -41,9 +42,6 @@ std::string in_settings(const SentencePieceModel& model) {
   if (!model.escape_whitespaces) return "escape_whitespaces is not set; expected true";
   return "";
 }
-
-// Of a piece: the trainer's longest has 512 characters, and to split one takes the square of it.
-constexpr size_t kMostPieceBytes = 4096;
 
 std::string in_piece(const Piece& piece, int64_t id) {
   if (piece.text.size() > kMostPieceBytes)

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "data/sentencepiece/proto_message.h"
+#include "data/subword/vocabulary.h"
 
 namespace mpt {
 namespace {
@@ -129,7 +130,6 @@ std::string defect_of_normalizer(std::string_view message) {
 // Appends the text of a piece that the user of the trainer demanded to `user_pieces`.
 std::string defect_of_piece(std::string_view message, std::vector<std::string_view>& user_pieces) {
   constexpr uint64_t kUserDefined = 4;
-  constexpr size_t kMostBytes = 4096;  // searches for pieces take time in proportion
   std::string_view text;
   uint64_t type = 0;
   ProtoMessage fields(message);
@@ -138,9 +138,9 @@ std::string defect_of_piece(std::string_view message, std::vector<std::string_vi
     if (field->number == 3) type = field->value;
   }
   if (type == kUserDefined) user_pieces.push_back(text);
-  if (text.size() > kMostBytes)
+  if (text.size() > kMostPieceBytes)
     return fmt::format("one of its pieces has {} bytes; at most {} are accepted", text.size(),
-                       kMostBytes);
+                       kMostPieceBytes);
   return fields.damaged() ? "one of its pieces is damaged" : "";
 }
 

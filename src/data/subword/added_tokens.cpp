@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "data/subword/vocabulary.h"
 
 namespace mpt {
 namespace {
@@ -61,18 +62,18 @@ bool is_single_word(std::string_view text, size_t begin, size_t end) {
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer)
     : tokens_(std::move(tokens)) {
-  constexpr size_t kMostTokenBytes = 4096, kMostBytes = size_t{16} << 20;
+  constexpr size_t kMostBytes = size_t{16} << 20;
   std::ranges::sort(tokens_, {}, &AddedToken::id);
   size_t bytes = 0;
   for (const AddedToken& token : tokens_) {
     const auto place = int32_t(looked_for_.size());
     looked_for_.push_back(token.normalized ? normalizer.apply(token.content) : token.content);
     bytes += looked_for_.back().size();
-    if (looked_for_.back().size() > kMostTokenBytes || bytes > kMostBytes)
+    if (looked_for_.back().size() > kMostPieceBytes || bytes > kMostBytes)
       throw error(
           "the added token '{}', as it is looked for, has {} bytes, those up to it {}; at most {} "
           "and {} are accepted",
-          shortened(token.content, 60), looked_for_.back().size(), bytes, kMostTokenBytes,
+          shortened(token.content, 60), looked_for_.back().size(), bytes, kMostPieceBytes,
           kMostBytes);
     if (!looked_for_.back().empty())
       (token.normalized ? in_normalized_ : in_text_).insert(looked_for_.back(), place);

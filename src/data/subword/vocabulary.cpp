@@ -8,7 +8,6 @@ namespace mpt {
 namespace {
 
 constexpr int64_t kMostSpareIds = 65'536;
-constexpr size_t kMostPieceBytes = 4096;  // so that looking for pieces takes time in proportion
 constexpr size_t kCharacters = 256 + 68;  // those of bytes are below
 
 bool is_printable(int byte) {

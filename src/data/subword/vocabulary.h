@@ -12,10 +12,13 @@
 
 namespace mpt {
 
+// Of a piece, so that looking for pieces takes time in proportion to a text.
+inline constexpr size_t kMostPieceBytes = 4096;
+
 class Vocabulary {
  public:
-  // Throws Error if the text or the id has been added before, or the id is outside of
-  // [0, id_limit()).
+  // Throws Error if the text or the id has been added before, the text has more than
+  // kMostPieceBytes, or the id is outside of [0, id_limit()).
   void add(std::string text, int64_t id);
   // Of all ids: twice as many as there will be pieces, and some.
   explicit Vocabulary(size_t pieces = 0);

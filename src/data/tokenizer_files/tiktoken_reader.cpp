@@ -20,7 +20,7 @@
 namespace mpt {
 namespace {
 
-constexpr size_t kMostPieceBytes = 1024;  // all ways to split a piece are looked at
+constexpr size_t kMostSplitBytes = 1024;  // all ways to split a piece are looked at
 
 struct NamedPattern {
   std::string_view name, pattern;
@@ -96,11 +96,11 @@ std::vector<RankedPiece> ranked_pieces(std::string_view ranks) {
     const std::string_view text = without_trailing_space(line);
     if (text.empty()) continue;
     auto piece = ranked_piece(text);
-    if (!piece || piece->bytes.size() > kMostPieceBytes)
+    if (!piece || piece->bytes.size() > kMostSplitBytes)
       throw error(
           "line {} of the pieces: found '{}'; expected a piece of at most {} bytes in "
           "base64, a space and a rank",
-          number, shortened(text, 60), kMostPieceBytes);
+          number, shortened(text, 60), kMostSplitBytes);
     pieces.push_back(std::move(*piece));
   }
   return pieces;

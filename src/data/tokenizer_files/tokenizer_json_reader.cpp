@@ -15,8 +15,6 @@
 namespace mpt {
 namespace {
 
-constexpr size_t kMaxAddedBytes = 4096;
-
 // --- added tokens --------------------------------------------------------------------------------
 
 AddedToken added_token(const JsonNode& node) {
@@ -29,9 +27,9 @@ AddedToken added_token(const JsonNode& node) {
                    .normalized = node["normalized"].flag(),
                    .special = node["special"].flag()};
   if (token.content.empty()) node["content"].refuse("expected a text that is not empty");
-  if (token.content.size() > kMaxAddedBytes)
+  if (token.content.size() > kMostPieceBytes)
     throw error("{}: has {} bytes; at most {} are accepted", node["content"].path(),
-                token.content.size(), kMaxAddedBytes);
+                token.content.size(), kMostPieceBytes);
   return token;
 }
 
