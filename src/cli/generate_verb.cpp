@@ -177,6 +177,17 @@ bool generate_samples(LlamaDecoder& decoder, const Tokenizer& tokenizer,
   return true;
 }
 
+void require_memory_for_decoder(const LoadedModel& model, const DecoderOptions& options) {
+  PlanningAllocator plan(model.device->alignment());
+  const LlamaDecoder planned(model.config.model, options, *model.weights, *model.device, plan);
+  const int64_t needed = plan.use().total();
+  if (needed > model.device->memory_bytes())
+    throw error(
+        "{}: a context of {} tokens (batch.seq_len) needs {} beside the weights, {} is available",
+        model.checkpoint, options.max_positions, format_bytes(double(needed)),
+        format_bytes(double(model.device->memory_bytes())));
+}
+
 void run_generate(GenerateCommand& command) {
   const std::vector<Prompt> prompts = prompts_of(command);
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
@@ -185,9 +196,11 @@ void run_generate(GenerateCommand& command) {
   command.options.prepend_bos = command.bos.value_or(file.prepend_bos);
   command.options.ends = SpecialIds::within(model.source.ids.eos, tokenizer.vocab_size());
   check_prompts(prompts, tokenizer, command.options, model.config.batch.seq_len);
-  LlamaDecoder decoder(model.config.model,
-                       {.storage = model.storage(), .max_positions = model.config.batch.seq_len},
-                       *model.weights, *model.device, *model.allocator);
+  const DecoderOptions options{.storage = model.storage(),
+                               .max_positions = model.config.batch.seq_len};
+  require_memory_for_decoder(model, options);
+  LlamaDecoder decoder(model.config.model, options, *model.weights, *model.device,
+                       *model.allocator);
   Printer printer(command, prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
     command.options.prompt = prompts[i].text;

@@ -53,6 +53,7 @@ class Checker {
     const std::string placed = placed_key(key);
     problems_.push_back(fmt::format("{}: {}: {}", document_.source_of(placed), placed,
                                     fmt::format(format, std::forward<Args>(args)...)));
+    throw_many_problems(problems_);
   }
   [[nodiscard]] std::string placed_key(std::string_view key) const {
     const bool own =

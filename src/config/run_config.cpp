@@ -37,14 +37,30 @@ int64_t last_step_of(const PhaseConfig& phase, int64_t steps) {
 
 }  // namespace
 
+namespace {
+
+// Each has sections of its own and is checked as a run.
+void require_few_phases(const JsonDocument& document) {
+  constexpr size_t kMostPhases = 100;
+  const auto phases = document.root().find("phases");
+  if (phases != document.root().end() && phases->is_array() && phases->size() > kMostPhases)
+    throw error("{}: phases has {} elements; at most {} are accepted", document.source_of("phases"),
+                phases->size(), kMostPhases);
+}
+
+}  // namespace
+
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides) {
   JsonDocument document = JsonDocument::load(find_config(path), config_directories());
   for (const std::string& assignment : overrides) document.set(assignment);
-  return parse_run_config(document);
+  RunConfig config = parse_run_config(document);
+  validate(config);  // what a checkpoint stores of it can be read again
+  return config;
 }
 
 RunConfig parse_run_config(JsonDocument document) {
   RunConfig config;
+  require_few_phases(document);
   use_present_names(document, config);
   for (const char* const section : {"precision", "optimizer", "batch"})
     document.inherit("phases", section);

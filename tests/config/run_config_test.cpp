@@ -377,7 +377,34 @@ TEST_F(RunConfigTest, PhasesDoNotFillTheMemory) {
   };
   EXPECT_ERROR(load_phases(101, "adamw"), "phases has 101 elements; at most 100 are accepted");
   EXPECT_ERROR(load_phases(100, std::string(500'000, 'x')),
-               "phases has 100 elements that inherit optimizer, of 500", "at most 41943 bytes");
+               "phases has 100 elements that inherit 50", "of optimizer; at most 41943 bytes");
+  // Also in the names of keys, which each has, and where the run has no such section.
+  const std::string deep = fmt::format(R"({{"{}": {{)", std::string(900, 'k'));
+  std::string keys;
+  for (int i = 0; i < 5000; ++i) keys += fmt::format("{}\"k{}\": 0", i ? ", " : "", i);
+  EXPECT_ERROR(load_with(R"("optimizer": )" + deep + keys + R"(}}, "phases": [{}, {}])"),
+               "phases has 2 elements that inherit", "of optimizer");
+  std::string many = "{}";
+  for (int i = 1; i < 200'000; ++i) many += ",{}";
+  const std::string path = write("alone.json", R"({"phases": [)" + many + "]}");
+  EXPECT_ERROR(load_run_config(path), "phases has 200000 elements; at most 100 are accepted");
+}
+
+// Files that are included count as well, each time.
+TEST_F(RunConfigTest, AllFilesTogetherHaveALimitOfKeys) {
+  std::string keys, files;
+  for (int i = 0; i < 1000; ++i) keys += fmt::format("{}\"k{}\": 0", i ? ", " : "", i);
+  const std::string included = write("keys.json", "{" + keys + "}");
+  for (int i = 0; i < 11; ++i) files += fmt::format("{}\"{}\"", i ? ", " : "", included);
+  EXPECT_ERROR(load_run_config(write("all.json", R"({"include": [)" + files + "]}")),
+               "keys.json: more than 10000 keys");
+}
+
+// Each is compared with all that there are, which takes long for ten thousand.
+TEST_F(RunConfigTest, VeryManyFaultsAreNotAllLookedFor) {
+  std::string keys;
+  for (int i = 0; i < 9000; ++i) keys += fmt::format("{}\"k{}\": 0", i ? ", " : "", i);
+  EXPECT_ERROR(load_with(keys), "k19: unknown key", "... and 80 more");
 }
 
 // As many keys as a file may have, in what others may have written.

@@ -194,5 +194,12 @@ TEST(LineSample, KeepsEverythingThatFitsAndOneLineAtLeast) {
   EXPECT_EQ(tight.take().size(), 1u);
 }
 
+// A line has 48 bytes beside its text.
+TEST(LineSample, ManyShortLinesDoNotFillTheMemory) {
+  LineSample sample(3, 10'000'000);
+  for (int i = 0; i < 1'100'000; ++i) sample.add("x");
+  EXPECT_EQ(sample.take().size(), size_t{1} << 20);
+}
+
 }  // namespace
 }  // namespace mpt

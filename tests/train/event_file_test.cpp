@@ -52,6 +52,15 @@ TEST(EventFile, NumbersOfARecordByTag) {
                                          {"updates_moved/all", 0.25}}));
 }
 
+// A tag has a copy of the set's name.
+TEST(EventFile, ASetWithAVeryLongNameHasNoTags) {
+  for (const size_t bytes : {180u, 200u}) {
+    nlohmann::ordered_json record{{"step", 3}};
+    record["validation"][std::string(bytes, 's')] = {{"loss", 4.5}, {"tokens", 1}};
+    EXPECT_EQ(scalars_of(record).size(), bytes < 200 ? 2u : 0u);
+  }
+}
+
 // A clock that goes back must not put a later file before an earlier one.
 TEST(EventFile, LaterFilesSortBehind) {
   const TempDirectory directory;

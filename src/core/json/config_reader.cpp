@@ -48,6 +48,11 @@ void throw_problems(const Problems& problems) {
               hidden ? fmt::format("\n... and {} more", hidden) : "");
 }
 
+void throw_many_problems(const Problems& problems) {
+  constexpr size_t kMany = 100;
+  if (problems.size() >= kMany) throw_problems(problems);
+}
+
 const Json* FieldReader::find(std::string_view key) const {
   const auto found = node_.find(std::string(key));
   return found == node_.end() || found->is_null() ? nullptr : &*found;
@@ -154,6 +159,7 @@ void FieldReader::report(std::string_view key, const std::string& what) {
   const std::string path = join_key_path(path_, key);
   bad_keys_.emplace(key);
   found_.problems.push_back(fmt::format("{}: {}: {}", document_.source_of(path), path, what));
+  throw_many_problems(found_.problems);
 }
 
 std::optional<std::string> key_meant_by(std::string_view word,

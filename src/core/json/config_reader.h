@@ -31,6 +31,8 @@ using LeftOut = std::vector<std::string>;
 
 // Throws one Error that lists all problems, if there are any.
 void throw_problems(const Problems& problems);
+// Where problems are added: nobody reads more than some, and files may have very many.
+void throw_many_problems(const Problems& problems);
 
 // A key or value as users of other programs write it, and its meaning here.
 struct UsualSpelling {

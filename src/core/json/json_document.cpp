@@ -80,6 +80,9 @@ class DocumentLoader {
     enter(file);
     const std::string name = file.string();
     ParsedJson parsed = parse_json(read_text(file), name);
+    if ((keys_ += std::ssize(parsed.lines)) > kMaxJsonKeys)
+      throw error("{}: more than {} keys, with those of other files that are included", name,
+                  kMaxJsonKeys);
     if (!parsed.value.is_object())
       throw error("{}: expected an object {{...}}, found {}", name, describe(parsed.value));
 
@@ -169,6 +172,7 @@ class DocumentLoader {
       directories_;             // searched after the including file's own directory
   std::vector<fs::path> open_;  // the file being read and those that include it, outermost first
   int64_t files_ = 0;
+  int64_t keys_ = 0;
   int64_t merged_ = 0;
 };
 
@@ -221,37 +225,27 @@ void JsonDocument::set(std::string_view assignment) {
   merge_values(*node, parsed.value);
 }
 
-namespace {
-
-// Small files could otherwise fill the memory.
-void require_little_to_copy(const Json& items, const Json& value, std::string_view list,
-                            std::string_view key) {
-  constexpr size_t kMostItems = 100, kMostBytes = size_t{4} << 20;
-  const size_t bytes = value.dump(-1, ' ', true, Json::error_handler_t::replace).size();
-  if (items.size() > kMostItems)
-    throw error("{} has {} elements; at most {} are accepted", list, items.size(), kMostItems);
-  if (items.size() * bytes > kMostBytes)
-    throw error("{} has {} elements that inherit {}, of {} bytes; at most {} bytes are accepted",
-                list, items.size(), key, bytes, kMostBytes / items.size());
-}
-
-}  // namespace
-
 void JsonDocument::inherit(std::string_view list, std::string_view key) {
   const auto items = root_.find(std::string(list));
   const auto own = root_.find(std::string(key));
   if (items == root_.end() || !items->is_array() || own == root_.end()) return;
-  require_little_to_copy(*items, *own, fmt::format("{}: {}", source_of(list), list), key);
+  size_t bytes = own->dump(-1, ' ', true, Json::error_handler_t::replace).size();
+  Sources below;  // by what follows `key`
+  for (const auto& [path, source] : sources_)
+    if (path == key || path.starts_with(std::string(key) + ".")) {
+      below[path.substr(key.size())] = source;
+      bytes += path.size() + source.text.size();
+    }
+  constexpr size_t kMostBytes = size_t{4} << 20;  // small files could otherwise fill the memory
+  if (items->size() * bytes > kMostBytes)
+    throw error("{}: {} has {} elements that inherit {} bytes of {}; at most {} bytes are accepted",
+                source_of(list), list, items->size(), bytes, key, kMostBytes / items->size());
   for (size_t i = 0; i < items->size(); ++i) {
     Json& item = (*items)[i];
     if (!item.is_object() || !item.value(std::string(key), Json()).is_null()) continue;
     item[std::string(key)] = *own;
     const std::string place = join_key_path(join_key_path(list, std::to_string(i)), key);
-    Sources places;
-    for (const auto& [path, source] : sources_)
-      if (path == key || path.starts_with(std::string(key) + "."))
-        places[place + path.substr(key.size())] = source;
-    sources_.merge(places);
+    for (const auto& [path, source] : below) sources_.try_emplace(place + path, source);
   }
 }
 

@@ -41,8 +41,8 @@ class JsonDocument {
   [[nodiscard]] size_t length_of(std::string_view list);
 
   // Gives every object of a list that has no value of `key` the value of that key of the document,
-  // with its places. `list` and `key` are at the top level. Throws Error if the list has more than
-  // 100 elements or that would copy more than 4 MiB.
+  // with its places. `list` and `key` are at the top level. Throws Error if that would copy more
+  // than 4 MiB.
   void inherit(std::string_view list, std::string_view key);
 
   [[nodiscard]] const Json& root() const { return root_; }

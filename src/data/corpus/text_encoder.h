@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/seeded_hash.h"
 #include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer.h"
 
@@ -27,8 +28,7 @@ namespace mpt {
 
 // A word and its hash, which several tables use.
 struct HashedWord {
-  explicit HashedWord(std::string_view word)
-      : text(word), hash(std::hash<std::string_view>{}(word)) {}
+  explicit HashedWord(std::string_view word) : text(word), hash(SeededTextHash{}(word)) {}
 
   std::string_view text;
   size_t hash;

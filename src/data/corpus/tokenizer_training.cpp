@@ -37,17 +37,22 @@ uint64_t priority_of(uint64_t seed, int64_t index) {
   return uint64_t{block.word[0]} << 32 | block.word[1];
 }
 
+// A line takes more memory than its text: of very many short ones not as many are kept as fit.
+constexpr int64_t kAnyLines = 1 << 20, kBytesOfMoreLines = 16;
+
 }  // namespace
 
 void LineSample::add(std::string_view line) {
   const int64_t index = next_index_++;
   const uint64_t priority = priority_of(seed_, index);
-  const bool full = bytes_ + static_cast<int64_t>(line.size()) > budget_;
+  const int64_t most_lines = std::max(kAnyLines, budget_ / kBytesOfMoreLines);
+  const bool full =
+      bytes_ + static_cast<int64_t>(line.size()) > budget_ || std::ssize(heap_) >= most_lines;
   if (full && !heap_.empty() && priority > heap_.front().priority) return;
   heap_.push_back({priority, index, std::string(line)});
   std::push_heap(heap_.begin(), heap_.end());
   bytes_ += static_cast<int64_t>(line.size());
-  while (bytes_ > budget_ && heap_.size() > 1) {
+  while ((bytes_ > budget_ || std::ssize(heap_) > most_lines) && heap_.size() > 1) {
     std::pop_heap(heap_.begin(), heap_.end());
     bytes_ -= static_cast<int64_t>(heap_.back().text.size());
     heap_.pop_back();

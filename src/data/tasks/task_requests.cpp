@@ -65,10 +65,12 @@ TaskRequest encode_request(const Tokenizer& tokenizer, const std::string& contex
   if (scored > options.context)
     throw error("a continuation has {} tokens; the model reads {} at once", scored,
                 options.context);
-  std::vector<int32_t> tokens = std::move(parts.context);
+  const int64_t all = std::ssize(parts.context) + scored;
+  const int64_t extra = std::max<int64_t>(all - (options.context + 1), 0);
+  std::vector<int32_t> tokens;  // of its own size: a task keeps many
+  tokens.reserve(size_t(all - extra));
+  tokens.assign(parts.context.begin() + extra, parts.context.end());
   tokens.insert(tokens.end(), parts.continuation.begin(), parts.continuation.end());
-  const int64_t extra = std::max<int64_t>(std::ssize(tokens) - (options.context + 1), 0);
-  tokens.erase(tokens.begin(), tokens.begin() + extra);
   return {std::move(tokens), scored, extra > 0};
 }
 

@@ -85,7 +85,10 @@ double number(const auto& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.template get<double>();
 }
 
+// Each scalar has a copy of the group's name: lines of others could fill the memory with long ones.
 void add_numbers(Scalars& scalars, const std::string& group, const auto& object) {
+  constexpr size_t kMostGroupBytes = 200;
+  if (group.size() > kMostGroupBytes) return;
   for (const auto& [key, value] : object.items())
     if (is_scalar(value)) scalars.emplace_back(group + key, number(value));
 }

@@ -250,6 +250,7 @@ ParquetColumn column_of(std::string_view footer, const std::string& name, int64_
           schema.push_back(read_element(reader));
           if (schema.size() > kMostColumns) throw error("more than {} columns", kMostColumns);
         });
+        if (leaf) throw damage("there is a second schema");
         leaf = text_column(schema, name);
         return true;
       case 4:
