@@ -35,10 +35,6 @@ int64_t last_step_of(const PhaseConfig& phase, int64_t steps) {
   return std::llround(phase.until * double(steps));
 }
 
-}  // namespace
-
-namespace {
-
 // Each has sections of its own and is checked as a run.
 void require_few_phases(const JsonDocument& document) {
   constexpr size_t kMostPhases = 100;
