@@ -177,17 +177,6 @@ bool generate_samples(LlamaDecoder& decoder, const Tokenizer& tokenizer,
   return true;
 }
 
-void require_memory_for_decoder(const LoadedModel& model, const DecoderOptions& options) {
-  PlanningAllocator plan(model.device->alignment());
-  const LlamaDecoder planned(model.config.model, options, *model.weights, *model.device, plan);
-  const int64_t needed = plan.use().total();
-  if (needed > model.device->memory_bytes())
-    throw error(
-        "{}: a context of {} tokens (batch.seq_len) needs {} beside the weights, {} is available",
-        model.checkpoint, options.max_positions, format_bytes(double(needed)),
-        format_bytes(double(model.device->memory_bytes())));
-}
-
 void run_generate(GenerateCommand& command) {
   const std::vector<Prompt> prompts = prompts_of(command);
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
@@ -198,9 +187,13 @@ void run_generate(GenerateCommand& command) {
   check_prompts(prompts, tokenizer, command.options, model.config.batch.seq_len);
   const DecoderOptions options{.storage = model.storage(),
                                .max_positions = model.config.batch.seq_len};
-  require_memory_for_decoder(model, options);
-  LlamaDecoder decoder(model.config.model, options, *model.weights, *model.device,
-                       *model.allocator);
+  const std::string needs =
+      fmt::format("{}: beside the weights, a context of {} tokens (batch.seq_len) needs",
+                  model.checkpoint, options.max_positions);
+  LlamaDecoder decoder =
+      make_within_memory(*model.device, *model.allocator, needs, [&](Allocator& allocator) {
+        return LlamaDecoder(model.config.model, options, *model.weights, *model.device, allocator);
+      });
   Printer printer(command, prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
     command.options.prompt = prompts[i].text;

@@ -56,18 +56,6 @@ void round_copies(const WeightStore& weights, Device& device) {
   for (int64_t i = 0; i < std::ssize(weights.specs()); ++i) ops->round_to_bf16(weights.compute(i));
 }
 
-int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options, Device& device) {
-  PlanningAllocator plan(device.alignment());
-  const WeightStore weights(llama_parameters(config), options, device, plan);
-  return plan.use().total();
-}
-
-void require_memory_for(int64_t weight_bytes, Device& device, const std::string& checkpoint) {
-  if (weight_bytes <= device.memory_bytes()) return;
-  throw error("{}: its weights need {}, {} is available", checkpoint,
-              format_bytes(double(weight_bytes)), format_bytes(double(device.memory_bytes())));
-}
-
 }  // namespace
 
 std::string find_checkpoint(FileSystem& fs, const std::string& path) {
@@ -116,16 +104,25 @@ SavedWeights saved_weights_at(FileSystem& fs, const std::string& checkpoint) {
           .source = source_of(state)};
 }
 
+void require_memory(const PlanningAllocator& plan, const Device& device, const std::string& needs) {
+  const int64_t needed = plan.use().total(), available = device.memory_bytes();
+  if (needed > available)
+    throw error("{} {}, {} is available", needs, format_bytes(double(needed)),
+                format_bytes(double(available)));
+}
+
 LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
                        ModelUse use) {
   LoadedModel model{find_saved_weights(fs, path), make_device(device), nullptr, nullptr};
   const std::string& checkpoint = model.checkpoint;
   const WeightOptions options = weight_options(model.config.precision, use);
-  require_memory_for(bytes_of_weights(model.config.model, options, *model.device), *model.device,
-                     checkpoint);
   model.allocator = model.device->make_allocator();
-  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model), options,
-                                                *model.device, *model.allocator);
+  model.weights = make_within_memory(*model.device, *model.allocator,
+                                     checkpoint + ": its weights need", [&](Allocator& allocator) {
+                                       return std::make_unique<WeightStore>(
+                                           llama_parameters(model.config.model), options,
+                                           *model.device, allocator);
+                                     });
   load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
                                    *model.device);
   model.weights->decode_weights();

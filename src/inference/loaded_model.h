@@ -61,6 +61,20 @@ struct LoadedModel : SavedWeights {
   [[nodiscard]] DType storage() const { return weights->options().storage; }
 };
 
+// Throws Error "NEEDS 3.2 GiB, 2.0 GiB is available" if the device has less memory than planned.
+// `needs` is like "DIR: its weights need".
+void require_memory(const PlanningAllocator& plan, const Device& device, const std::string& needs);
+
+// What make(allocator) returns; throws as require_memory() does, before memory is taken.
+template <class Make>
+auto make_within_memory(Device& device, Allocator& allocator, const std::string& needs,
+                        const Make& make) {
+  PlanningAllocator plan(device.alignment());
+  static_cast<void>(make(plan));
+  require_memory(plan, device, needs);
+  return make(allocator);
+}
+
 // Verifies the checkpoint and reads its weights, not its optimizer states. `path` as for
 // find_checkpoint().
 LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,

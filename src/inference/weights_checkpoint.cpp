@@ -80,16 +80,6 @@ void require_format(const RunConfig& config, WeightFormat weights) {
                 name_of(config.precision.weights), name_of(weights));
 }
 
-void require_memory(const RunConfig& config, const WeightOptions& options, Device& device) {
-  PlanningAllocator plan(device.alignment());
-  const WeightStore weights(llama_parameters(config.model), options, device, plan);
-  const int64_t needed = plan.use().total();
-  if (needed > device.memory_bytes())
-    throw error("{} weights in {} need {}, {} is available", parameter_count(config.model),
-                name_of(config.precision.weights), format_bytes(double(needed)),
-                format_bytes(double(device.memory_bytes())));
-}
-
 void copy_file(FileSystem& fs, const std::string& from, const std::string& to) {
   if (!from.empty()) write_file_atomically(fs, to, bytes_of(fs.read_file(from)));
 }
@@ -157,9 +147,12 @@ void check_weights_output(FileSystem& fs, const std::string& output, Overwrite o
 WeightChanges write_weights_checkpoint(FileSystem& fs, const WeightsCheckpoint& what,
                                        WeightSource& source, Device& device) {
   const WeightOptions options = stored_weights(what.config.precision);
-  require_memory(what.config, options, device);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();
-  const WeightStore weights(llama_parameters(what.config.model), options, device, *allocator);
+  const std::string needs = fmt::format("{} weights in {} need", parameter_count(what.config.model),
+                                        name_of(what.config.precision.weights));
+  const WeightStore weights = make_within_memory(device, *allocator, needs, [&](Allocator& memory) {
+    return WeightStore(llama_parameters(what.config.model), options, device, memory);
+  });
   const WeightChanges changes = set_and_compare_weights(weights, source, device);
   write_directory(fs, output_of(what.output, what.overwrite), [&](const std::string& directory) {
     write_files(fs, directory, what, weights, device);
