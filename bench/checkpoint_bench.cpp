@@ -14,6 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include "checkpoint/checkpoint_saver.h"
+#include "optim/rule_list.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"

@@ -21,6 +21,7 @@ namespace {
 std::vector<ParamSpec> matrices() {
   std::vector<ParamSpec> specs = llama_parameters(kShapes.back().model());
   std::erase_if(specs, [](const ParamSpec& spec) { return spec.kind != ParamKind::kLinear; });
+  for (size_t i = 0; i < specs.size(); ++i) specs[i].tensor_id = int64_t(i);
   return specs;
 }
 
@@ -109,7 +110,7 @@ std::vector<NamedRule> rules() {
     all.push_back({std::string(R::Config::kName), benchmarked_rule(R::Config::kName, kRates)});
   });
   all.push_back({"apollo_e", benchmarked_rule("m_plus_adam", kRates)});
-  std::get<MPlusAdam::Config>(all.back().rule).apollo_e = ApolloE::kMini;
+  keys_of<MPlusAdam::Config>(all.back().rule).apollo_e = ApolloE::kMini;
   return all;
 }
 

@@ -19,7 +19,7 @@ inline RuleConfig benchmarked_rule(std::string_view name, Rates rates) {
         if constexpr (requires { keys.lr_multiplicative; })
           keys.lr_multiplicative = rates.multiplicative;
       },
-      rule);
+      rule.keys().value);
   return rule;
 }
 

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint_command.h"
 #include "cli/console.h"
 #include "cli/options.h"
-#include "cli/program.h"
+#include "cli/verbs.h"
 #include "core/check.h"
 #include "core/progress.h"
 

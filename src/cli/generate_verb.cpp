@@ -9,7 +9,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
-#include "cli/program.h"
+#include "cli/verbs.h"
 #include "core/check.h"
 #include "core/progress.h"
 #include "core/text.h"

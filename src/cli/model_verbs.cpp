@@ -8,7 +8,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
-#include "cli/program.h"
+#include "cli/verbs.h"
 #include "core/check.h"
 #include "core/io/atomic_output.h"
 #include "core/io/file_system.h"

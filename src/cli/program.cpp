@@ -12,6 +12,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/verbs.h"
 #include "cli/version.h"
 #include "config/usual_spellings.h"
 #include "core/check.h"

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 namespace mpt {
 
 // What main calls lies in a shared library where the program is packaged.
@@ -17,21 +15,6 @@ namespace mpt {
 
 // `arguments` excludes the program's name. Returns the exit status; never throws.
 MPT_EXPORTED int run_command_line(std::vector<std::string> arguments);
-
-// The verbs of the program, by subject. Each function adds some to the command line; a verb runs
-// once its command line was parsed without error.
-
-// The exit status of a run stopped by a signal; a verb throws CLI::RuntimeError with it.
-inline constexpr int kStoppedStatus = 75;
-
-void add_train_verbs(CLI::App& program);       // train, plan, report, schema
-void add_data_verbs(CLI::App& program);        // tokenizer, tokenize
-void add_model_verbs(CLI::App& program);       // eval, generate, export
-void add_generate_verb(CLI::App& program);     // generate, for add_model_verbs()
-void add_weight_verbs(CLI::App& program);      // import, convert
-void add_checkpoint_verbs(CLI::App& program);  // checkpoint list, verify, prune
-void add_average(CLI::App& checkpoint);        // checkpoint average
-void add_toy_verb(CLI::App& program);          // toy
 
 // How the threads of a parallel loop wait for each other.
 //

@@ -2,9 +2,9 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
-#include "cli/program.h"
+#include "cli/verbs.h"
 #include "cli/version.h"
-#include "config/run_config.h"
+#include "config/run_config_json.h"
 #include "core/io/atomic_output.h"
 #include "toy/toy.h"
 #include "train/train_command.h"
@@ -16,13 +16,13 @@ namespace {
 constexpr const char* kConfigHelp =
     "JSON file; a bare name is also looked up in ./configs and in the installed configs";
 constexpr const char* kProfiledSteps = "20";
-constexpr const char* kSetHelp = "key.path=value, overrides the file; may be repeated";
+constexpr const char* kOverridesHelp = "key.path=value, overrides the file; may be repeated";
 
 void add_train(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("train", "Pretrain a model; this is the default verb");
   const auto command = std::make_shared<TrainCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
-  add_texts(*verb, "--set", command->overrides, kSetHelp);
+  add_texts(*verb, "--set", command->overrides, kOverridesHelp);
   CLI::Option* resume =
       add_text(*verb, "--resume", command->resume,
                "auto: resume from the newest good checkpoint, or start a new run if there is no "
@@ -49,7 +49,7 @@ void add_plan(CLI::App& program) {
                                           "and whether it could start; writes nothing");
   const auto command = std::make_shared<PlanCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
-  add_texts(*verb, "--set", command->overrides, kSetHelp);
+  add_texts(*verb, "--set", command->overrides, kOverridesHelp);
   add_count(*verb, "--ranks", command->ranks, {.least = 1, .most = 1 << 20},
             "plan for N ranks: memory and traffic of one of them");
   verb->add_flag_callback(

@@ -6,7 +6,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
-#include "cli/program.h"
+#include "cli/verbs.h"
 #include "inference/import_model.h"
 #include "inference/weights_checkpoint.h"
 #include "model/parameters.h"
@@ -15,7 +15,8 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kSetHelp = "precision.key=value, for options of the format; may be repeated";
+constexpr const char* kFormatKeysHelp =
+    "precision.key=value, for options of the format; may be repeated";
 
 void add_output(CLI::App& verb, std::string& output, Overwrite& overwrite) {
   add_text(verb, "--output", output,
@@ -71,7 +72,7 @@ void add_import(CLI::App& program) {
           fmt::format("format to store weights in: {} [bf16 if all are BF16, else fp32]",
                       all_names<WeightFormat>()))
       ->type_name("NAME");
-  add_texts(*verb, "--set", options->overrides, kSetHelp)->allow_extra_args(false);
+  add_texts(*verb, "--set", options->overrides, kFormatKeysHelp)->allow_extra_args(false);
   add_count(*verb, "--seq-len", options->seq_len, {.least = 1, .most = 1 << 20},
             "tokens of context [max_position_embeddings]");
   add_texts(*verb, "--ignore", options->ignored,
@@ -108,7 +109,7 @@ void add_convert(CLI::App& program) {
              "format to store weights in: " + all_names<WeightFormat>())
       ->required()
       ->default_str("");
-  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp)->allow_extra_args(false);
+  add_texts(*verb, "--set", options->wanted.overrides, kFormatKeysHelp)->allow_extra_args(false);
   verb->callback([options] {
     write_output(
         summary_of(options->wanted.output, convert_checkpoint(posix_file_system(), *options)));
@@ -144,7 +145,7 @@ void add_average(CLI::App& checkpoint) {
   add_output(*verb, options->wanted.output, options->overwrite);
   add_choice(*verb, "--weights", options->wanted.weights,
              "format to store weights in: " + all_names<WeightFormat>());
-  add_texts(*verb, "--set", options->wanted.overrides, kSetHelp)->allow_extra_args(false);
+  add_texts(*verb, "--set", options->wanted.overrides, kFormatKeysHelp)->allow_extra_args(false);
   verb->callback([options] {
     write_output(
         summary_of(options->wanted.output, average_checkpoints(posix_file_system(), *options)));

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <map>
 
-#include "config/run_config.h"
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "model/parameters.h"
+#include "optim/adam_moments.h"
 #include "precision/fp8_ops.h"
 
 namespace mpt {

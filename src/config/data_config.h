@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "core/attention_scope.h"
-#include "core/json/config_fields.h"
-#include "core/json/config_lists.h"
+#include "core/json/config_struct.h"
 #include "data/packing.h"
 
 namespace mpt {
@@ -28,17 +27,7 @@ struct CorpusConfig {
     return name.empty() ? &files : nullptr;
   }
 
-  template <class V>
-  void fields(V& v) {
-    v.required("name", name, {.doc = "name of the corpus in logs and checkpoints"});
-    v.required("files", files,
-               {.doc = "its token shards: files or globs, relative to the working directory"});
-    v.required("weight", weight,
-               {.minimum = 0,
-                .maximum = 1e9,
-                .doc = "its part of the rows, as a ratio to the weights of the others; from 1/1000 "
-                       "of their sum, or 0"});
-  }
+  void fields(Fields& f);
 };
 
 // Weights of the corpora from some point of the run on.
@@ -48,14 +37,7 @@ struct MixturePhaseConfig {
 
   bool operator==(const MixturePhaseConfig&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.required("from", from,
-               {.exclusive_minimum = 0,
-                .exclusive_maximum = 1,
-                .doc = "part of the run's steps after which these weights hold"});
-    v.required("weights", weights, {.doc = "a weight for each corpus of data.train, by its name"});
-  }
+  void fields(Fields& f);
 };
 
 struct DataConfig {
@@ -71,37 +53,7 @@ struct DataConfig {
 
   bool operator==(const DataConfig&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.optional("train", train,
-               {.doc = "training token shards: files or globs, relative to the working directory; "
-                       "or a list of corpora, each {\"name\", \"files\", \"weight\"}, mixed by "
-                       "their weights"});
-    v.optional("phases", phases,
-               {.doc = "other weights for later parts of the run, each {\"from\", \"weights\"}, in "
-                       "the order in which they begin"});
-    v.optional("validation", validation,
-               {.doc = "validation token shards; empty: no evaluation; or several sets by name, "
-                       "each with a loss of its own: {\"web\": shards, \"books\": shards}"});
-    v.optional("tokenizer", tokenizer,
-               {.doc = "tokenizer of the shards, copied into exports and used by generate"});
-    v.optional("pack", pack,
-               {.doc = "true: rows are cut from the stream of all documents; false: one document a "
-                       "row, truncated or padded"});
-    v.optional("packing", packing,
-               {.doc = "of packed rows: stream cuts the stream of all documents every seq_len "
-                       "tokens; best_fit fills rows with whole documents and pads them, and cuts "
-                       "only those longer than a row"});
-    v.optional(
-        "attention", attention,
-        {.doc = "what a token of a packed row sees: row, all earlier tokens; document, those "
-                "of its own document, from whose beginning positions count; nothing is "
-                "predicted across documents"});
-    v.optional("shuffle", shuffle,
-               {.doc = "visit sequences in a seeded random order, a new one each epoch"});
-    v.optional("prefetch_steps", prefetch_steps,
-               {.minimum = 1, .maximum = 1024, .doc = "batches to prefetch"});
-  }
+  void fields(Fields& f);
 
   // Shards of all corpora and all validation sets.
   [[nodiscard]] std::vector<std::string> all_files() const {

@@ -15,7 +15,7 @@ namespace {
 nlohmann::json function_of(LlamaConfig model) {
   model.num_key_value_heads = model.key_value_heads();
   model.head_size = model.head_dim();
-  nlohmann::json keys = nlohmann::json(FieldWriter::write(model));
+  nlohmann::json keys = nlohmann::json(write_fields(model));
   keys.erase("initializer_range");
   keys.erase("pad_multiple");
   return keys.flatten();

@@ -107,7 +107,7 @@ std::optional<std::string> config_key_meant_by(std::string_view word) {
   RunConfig config;
   const std::string key = plain_spelling(word);
   if (const auto usual = key_meant_by(key, kKeys)) return usual;
-  for (const std::string& path : KeyCollector::of(config))
+  for (const std::string& path : key_paths(Fields::of(config)))
     if (path == key || path.ends_with("." + key)) return path;
   return std::nullopt;
 }

@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-enum class Packing { kStream, kBestFit };
+enum class Packing : uint8_t { kStream, kBestFit };
 template <>
 struct EnumNames<Packing> {
   static constexpr std::array<std::string_view, 2> kNames{"stream", "best_fit"};

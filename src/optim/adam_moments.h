@@ -8,7 +8,7 @@
 #include "core/host_device.h"
 #include "core/scalar_math.h"
 #include "optim/rule.h"
-#include "optim/shared_divisor.h"
+#include "optim/update/shared_divisor.h"
 
 namespace mpt {
 
@@ -68,20 +68,7 @@ struct AdamConfig : AdditiveConfig {
 
   bool operator==(const AdamConfig&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    AdditiveConfig::fields(v);
-    v.optional("beta1", beta1,
-               {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the first moment"});
-    v.optional(
-        "beta2", beta2,
-        {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments [0.98]"});
-    v.optional("eps", eps,
-               {.minimum = kMinPositiveReal,
-                .maximum = kMaxReal,
-                .doc = "added to the square root of the second moments"});
-    v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
-  }
+  void fields(Fields& f);
 };
 
 // Moments shared by the rules of the Adam family.

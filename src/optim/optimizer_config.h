@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/json/config_fields.h"
+#include "core/json/config_struct.h"
 #include "core/tensor.h"
-#include "optim/rule_list.h"
+#include "optim/rule_config.h"
 
 namespace mpt {
 
@@ -71,7 +71,7 @@ struct EnumNames<KahanVariant> {
 };
 
 struct OptimizerConfig {
-  RuleConfig rule = AdamW::Config{};
+  RuleConfig rule{};
   WeightRounding weight_rounding = WeightRounding::kNearest;
   KahanVariant kahan_variant = KahanVariant::kFused;
   ErrorFeedbackMode error_feedback = ErrorFeedbackMode::kOff;
@@ -80,30 +80,7 @@ struct OptimizerConfig {
 
   bool operator==(const OptimizerConfig&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.choice("rule", rule, {.doc = "optimizer"});
-    v.optional(
-        "weight_rounding", weight_rounding,
-        {.doc = "rounding of the updated weight to its stored format", .former = "writeback"});
-    v.optional(
-        "kahan_variant", kahan_variant,
-        {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kKahan}),
-         .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds "
-                "to bf16"});
-    v.optional(
-        "error_feedback", error_feedback,
-        {.only_with = only_with("weight_rounding", weight_rounding,
-                                {WeightRounding::kNearest, WeightRounding::kStochastic}),
-         .doc = "momentum: what rounding a weight loses is added to its first moment, from which "
-                "later steps return it (ECO)"});
-    v.optional(
-        "sr_saturate", sr_saturate,
-        {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),
-         .doc = "a bf16 weight that would round up to infinity becomes the largest finite one"});
-    v.optional("clip_grad_norm", clip_grad_norm,
-               {.minimum = 0, .maximum = kMaxReal, .doc = "maximum global gradient norm; 0 = off"});
-  }
+  void fields(Fields& f);
 };
 
 }  // namespace mpt

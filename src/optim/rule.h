@@ -45,7 +45,7 @@
 #include <fmt/format.h>
 
 #include "core/enum_names.h"
-#include "core/json/config_fields.h"
+#include "core/json/config_struct.h"
 #include "core/random.h"
 #include "core/type_list.h"
 #include "optim/update_statistics.h"
@@ -168,21 +168,7 @@ struct AdditiveConfig {
     return step.lr_factor * lr_additive;
   }
 
-  template <class V>
-  void fields(V& v) {
-    v.required(
-        "lr_additive", lr_additive,
-        {.minimum = 0, .maximum = kMaxReal, .doc = "peak learning rate of the additive step"});
-    v.optional("weight_decay_additive", weight_decay_additive,
-               {.minimum = 0,
-                .maximum = kMaxReal,
-                .doc = "decoupled weight decay, times the additive learning rate"});
-    v.optional("weight_decay_norms", weight_decay_norms,
-               {.doc = "also decay the gains of RMSNorm"});
-    v.optional("nvfp4_additive_scale", nvfp4_additive_scale,
-               {.doc = "block: multiply the additive step of an nvfp4 weight, but not its decay, "
-                       "by its block scale over the mean block scale of the tensor"});
-  }
+  void fields(Fields& f);
 };
 
 // The bound, or infinity if the key is 0 (off).

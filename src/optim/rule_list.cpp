@@ -4,8 +4,19 @@
 
 namespace mpt {
 
+RuleConfig::RuleConfig() : keys_(std::make_unique<Keys>()) {}
+RuleConfig::RuleConfig(const RuleConfig& other) : keys_(std::make_unique<Keys>(*other.keys_)) {}
+RuleConfig::RuleConfig(RuleConfig&& other) noexcept = default;
+RuleConfig& RuleConfig::operator=(RuleConfig other) noexcept {
+  keys_.swap(other.keys_);
+  return *this;
+}
+RuleConfig::~RuleConfig() = default;
+bool RuleConfig::operator==(const RuleConfig& other) const { return *keys_ == *other.keys_; }
+Choice& RuleConfig::choice() { return *keys_; }
+
 std::string_view rule_name(const RuleConfig& config) {
-  return std::visit([](const auto& keys) { return keys.kName; }, config);
+  return config.keys().names()[config.keys().chosen()];
 }
 
 std::vector<std::string> rule_names() {
@@ -19,18 +30,18 @@ std::string all_rule_names() { return fmt::format("{}", fmt::join(rule_names(), 
 RuleConfig default_rule(std::string_view name) {
   std::optional<RuleConfig> found;
   Rules::each([&]<class R>(std::type_identity<R>) {
-    if (R::Config::kName == name) found = typename R::Config{};
+    if (R::Config::kName == name) found.emplace(typename R::Config{});
   });
   check(found.has_value(), "no optimizer {}; expected one of {}", name, all_rule_names());
   return *found;
 }
 
 std::vector<PeakRate> rates_of(const RuleConfig& config) {
-  return std::visit([](const auto& keys) { return keys.rates(); }, config);
+  return std::visit([](const auto& keys) { return keys.rates(); }, config.keys().value);
 }
 
 std::string describe(const RuleConfig& config) {
-  return std::visit([](const auto& keys) { return keys.describe(); }, config);
+  return std::visit([](const auto& keys) { return keys.describe(); }, config.keys().value);
 }
 
 size_t step_of(const RuleConfig& config, const TensorScalars& tensor) {
@@ -136,7 +147,7 @@ const Base* keys_as(const RuleConfig& config) {
         else
           return nullptr;
       },
-      config);
+      config.keys().value);
 }
 
 }  // namespace

@@ -2,16 +2,18 @@
 // include and name here (docs/code/add_a_rule.md).
 #pragma once
 
+#include "core/json/config_fields.h"
 #include "optim/adam_moments.h"
-#include "optim/error_feedback.h"
-#include "optim/kahan.h"
 #include "optim/rule.h"
+#include "optim/rule_config.h"
 #include "optim/rules/adamw.h"
 #include "optim/rules/additive_twin.h"
 #include "optim/rules/lion.h"
 #include "optim/rules/m_plus_adam.h"
 #include "optim/rules/madam.h"
 #include "optim/rules/muon.h"
+#include "optim/update/error_feedback.h"
+#include "optim/update/kahan.h"
 
 namespace mpt {
 
@@ -74,58 +76,43 @@ constexpr bool are_complete(TypeList<R...>) {
   return (steps_are_complete(std::type_identity<R>{}, typename R::Steps{}) && ...);
 }
 template <class... R>
-std::variant<typename R::Config...> configs_of(TypeList<R...>);
+ChoiceOf<typename R::Config...> choice_of(TypeList<R...>);
 }  // namespace rule_detail
 static_assert(rule_detail::are_complete(Rules{}));
 
 // --- the rule of a config ------------------------------------------------------------------------
 
-// The keys of the chosen rule; the alternative held identifies the rule.
-using RuleConfig = decltype(rule_detail::configs_of(Rules{}));
+class RuleConfig::Keys final : public decltype(rule_detail::choice_of(Rules{})) {
+ public:
+  using ChoiceOf::ChoiceOf;
+};
+
+template <class K>
+requires requires { K::kName; }
+RuleConfig::RuleConfig(const K& keys) : keys_(std::make_unique<Keys>(keys)) {}
+
+// The keys of a rule that the config has.
+template <class K>
+const K& keys_of(const RuleConfig& config) {
+  return std::get<K>(config.keys().value);
+}
+template <class K>
+K& keys_of(RuleConfig& config) {
+  return std::get<K>(config.keys().value);
+}
 
 // Calls f(std::type_identity<R>{}, keys of the rule).
 template <class F>
 decltype(auto) with_rule(const RuleConfig& config, const F& f) {
-  using Result = decltype(f(std::type_identity<Rules::At<0>>{}, std::get<0>(config)));
+  using Result = decltype(f(std::type_identity<Rules::At<0>>{}, std::get<0>(config.keys().value)));
   const auto dispatch = [&]<class... R>(TypeList<R...>) -> Result {
     using Call = Result (*)(const RuleConfig&, const F&);
     constexpr Call kCalls[] = {[](const RuleConfig& keys, const F& call) -> Result {
-      return call(std::type_identity<R>{}, std::get<typename R::Config>(keys));
+      return call(std::type_identity<R>{}, keys_of<typename R::Config>(keys));
     }...};
-    return kCalls[config.index()](config, f);
+    return kCalls[config.keys().chosen()](config, f);
   };
   return dispatch(Rules{});
 }
-
-std::string_view rule_name(const RuleConfig& config);
-std::vector<std::string> rule_names();
-// All names as one text: "adamw, madam, ...".
-std::string all_rule_names();
-// The rule with default keys; throws LogicError if there is no rule of that name.
-RuleConfig default_rule(std::string_view name);
-
-// The first is the main rate, logged as "lr".
-std::vector<PeakRate> rates_of(const RuleConfig& config);
-std::string describe(const RuleConfig& config);
-size_t step_of(const RuleConfig& config, const TensorScalars& tensor);
-std::span<const StateInfo> states_of(const RuleConfig& config, const TensorScalars& tensor = {});
-bool bounds_weights(const RuleConfig& config);
-std::optional<ProjectionOptions> projection_options(const RuleConfig& config);
-std::optional<OrthogonalizationOptions> orthogonalization_options(const RuleConfig& config);
-int64_t table_size(const RuleConfig& config);
-void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to);
-bool has_eager_kahan(const RuleConfig& config);
-// Whether error_feedback = momentum goes with the rule, and the rules it goes with, as text.
-bool takes_errors(const RuleConfig& config);
-std::string rules_that_take_errors();
-// Number of branches that update statistics tell apart.
-int branches_of(const RuleConfig& config);
-// The rules with eager Kahan arithmetic, as text: "adamw".
-std::string rules_with_eager_kahan();
-// Null if the rule has no additive step.
-const AdditiveConfig* additive_of(const RuleConfig& config);
-// Null if the rule has no Adam direction.
-const AdamConfig* adam_of(const RuleConfig& config);
-void check_rule(const RuleConfig& config, const KeyReport& report);
 
 }  // namespace mpt

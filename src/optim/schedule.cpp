@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/json/config_fields.h"
+
 namespace mpt {
 namespace {
 
@@ -40,6 +42,43 @@ double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_st
   const double s = progress(update, warmup, total_steps);
   return config.final_fraction +
          (1.0 - config.final_fraction) * 0.5 * (1.0 + std::cos(std::numbers::pi * s));
+}
+
+void ScheduleConfig::fields(Fields& f) {
+  f.optional(
+      "shape", shape,
+      {.doc = "shape after the linear warmup: cosine or linear down to final_fraction, constant, "
+              "wsd (constant, then down during the last decay_fraction of the run), or "
+              "inverse_sqrt (the root of warmup updates over updates, whatever the run's "
+              "length)"});
+  f.optional("warmup_steps", warmup_steps,
+             {.minimum = 0,
+              .maximum = 1e9,
+              .doc = "warmup updates; cannot be combined with warmup_fraction"});
+  f.optional("warmup_fraction", warmup_fraction,
+             {.minimum = 0,
+              .maximum = 1,
+              .doc = "warmup as a fraction of the run; cannot be combined with warmup_steps; 0.1 "
+                     "if neither is given"});
+  f.optional(
+      "final_fraction", final_fraction,
+      {.minimum = 0,
+       .maximum = 1,
+       .only_with = only_with(
+           "shape", shape, {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd}),
+       .doc = "learning-rate factor of the last update"});
+  f.optional("decay_fraction", decay_fraction,
+             {.minimum = 0,
+              .maximum = 1,
+              .only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
+              .doc = "fraction of the run in which wsd decays"});
+  f.optional("decay_shape", decay_shape,
+             {.only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
+              .doc = "how wsd decays: linear, or one_minus_sqrt, which falls fast at first"});
+  f.optional("lr_schedule_offset", lr_schedule_offset,
+             {.minimum = -1,
+              .maximum = 0,
+              .doc = "-1: update t uses the factor of t - 1, so a warmup begins with rate 0"});
 }
 
 }  // namespace mpt

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/json/config_fields.h"
+#include "core/json/config_struct.h"
 
 namespace mpt {
 
@@ -59,43 +59,7 @@ struct ScheduleConfig {
     return !warmup_steps && both <= 1 + 1e-12 ? std::min(decay, left) : decay;
   }
 
-  template <class V>
-  void fields(V& v) {
-    v.optional(
-        "shape", shape,
-        {.doc = "shape after the linear warmup: cosine or linear down to final_fraction, constant, "
-                "wsd (constant, then down during the last decay_fraction of the run), or "
-                "inverse_sqrt (the root of warmup updates over updates, whatever the run's "
-                "length)"});
-    v.optional("warmup_steps", warmup_steps,
-               {.minimum = 0,
-                .maximum = 1e9,
-                .doc = "warmup updates; cannot be combined with warmup_fraction"});
-    v.optional("warmup_fraction", warmup_fraction,
-               {.minimum = 0,
-                .maximum = 1,
-                .doc = "warmup as a fraction of the run; cannot be combined with warmup_steps; 0.1 "
-                       "if neither is given"});
-    v.optional(
-        "final_fraction", final_fraction,
-        {.minimum = 0,
-         .maximum = 1,
-         .only_with = only_with(
-             "shape", shape, {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd}),
-         .doc = "learning-rate factor of the last update"});
-    v.optional("decay_fraction", decay_fraction,
-               {.minimum = 0,
-                .maximum = 1,
-                .only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
-                .doc = "fraction of the run in which wsd decays"});
-    v.optional("decay_shape", decay_shape,
-               {.only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
-                .doc = "how wsd decays: linear, or one_minus_sqrt, which falls fast at first"});
-    v.optional("lr_schedule_offset", lr_schedule_offset,
-               {.minimum = -1,
-                .maximum = 0,
-                .doc = "-1: update t uses the factor of t - 1, so a warmup begins with rate 0"});
-  }
+  void fields(Fields& f);
 };
 
 double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_steps);

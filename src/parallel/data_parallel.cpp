@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/code_file.h"

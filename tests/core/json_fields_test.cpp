@@ -27,14 +27,13 @@ struct Inner {
 
   bool operator==(const Inner&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.optional("depth", depth, {.minimum = -2, .maximum = 10, .doc = "how deep"});
-    v.optional("colour", colour, {.doc = "which colour"});
+  void fields(Fields& f) {
+    f.optional("depth", depth, {.minimum = -2, .maximum = 10, .doc = "how deep"});
+    f.optional("colour", colour, {.doc = "which colour"});
     const Condition green = only_with("colour", colour, {Colour::kGreen});
-    v.optional("green_share", green_share,
+    f.optional("green_share", green_share,
                {.minimum = 0, .exclusive_maximum = 1, .only_with = green});
-    v.required("green_need", green_need,
+    f.required("green_need", green_need,
                {.exclusive_minimum = 0, .only_with = green, .doc = "what green needs"});
   }
 };
@@ -47,10 +46,9 @@ struct Circle {
 
   bool operator==(const Circle&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.required("radius", radius, {.exclusive_minimum = 0, .doc = "half its width"});
-    v.optional("colour", colour, {.doc = "of the line"});
+  void fields(Fields& f) {
+    f.required("radius", radius, {.exclusive_minimum = 0, .doc = "half its width"});
+    f.optional("colour", colour, {.doc = "of the line"});
   }
 };
 struct Square {
@@ -60,29 +58,27 @@ struct Square {
 
   bool operator==(const Square&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.optional("side", side, {.doc = "its width"});
-    v.optional("colour", colour, {.doc = "of the line"});
+  void fields(Fields& f) {
+    f.optional("side", side, {.doc = "its width"});
+    f.optional("colour", colour, {.doc = "of the line"});
   }
 };
 struct Drawing {
-  std::variant<Circle, Square> shape = Circle{};
+  ChoiceOf<Circle, Square> shape{};
   bool filled = false;
 
   bool operator==(const Drawing&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.choice("shape", shape, {.doc = "what is drawn"});
-    v.optional("filled", filled, {.doc = "or a line"});
+  void fields(Fields& f) {
+    f.choice("shape", shape, {.doc = "what is drawn"});
+    f.optional("filled", filled, {.doc = "or a line"});
   }
 };
 
 Drawing drawing(JsonDocument document, LeftOut* left_out = nullptr) {
   Drawing result;
   Problems problems;
-  FieldReader::read(document, result, problems, {}, left_out);
+  read_fields(document, Fields::of(result), problems, {}, left_out);
   throw_problems(problems);
   return result;
 }
@@ -101,22 +97,22 @@ struct Outer {
 
   bool operator==(const Outer&) const = default;
 
-  template <class V>
-  void fields(V& v) {
-    v.optional("flag", flag, {.doc = "a flag"});
-    v.optional("seed", seed);
-    v.required("title", title, {.doc = "a title"});
-    v.optional("names", names);
-    v.optional("steps", steps, {.minimum = 1});
-    v.optional("share", share);
-    v.section("inner", inner, "the inner one");
+  void fields(Fields& f) {
+    f.optional("flag", flag, {.doc = "a flag"});
+    f.optional("seed", seed);
+    f.required("title", title, {.doc = "a title"});
+    f.optional("names", names);
+    f.optional("steps", steps, {.minimum = 1});
+    f.optional("share", share);
+    f.section("inner", inner, "the inner one");
   }
 };
 
 Outer read(const std::string& text) {
   Outer result;
   Problems problems;
-  FieldReader::read(JsonDocument::of_value(parse_json(text, "f").value, "f"), result, problems);
+  read_fields(JsonDocument::of_value(parse_json(text, "f").value, "f"), Fields::of(result),
+              problems);
   throw_problems(problems);
   return result;
 }
@@ -211,9 +207,9 @@ TEST(JsonFields, KeysWithoutMeaningAreRefused) {
 TEST(JsonFields, AllProblemsAreListedOnce) {
   Outer result;
   Problems problems;
-  FieldReader::read(JsonDocument::of_value(
-                        {{"flag", 1}, {"inner", {{"colour", "x"}, {"green_share", 0.1}}}}, "f"),
-                    result, problems);
+  read_fields(JsonDocument::of_value(
+                  {{"flag", 1}, {"inner", {{"colour", "x"}, {"green_share", 0.1}}}}, "f"),
+              Fields::of(result), problems);
   ASSERT_EQ(problems.size(), 3u);  // nothing follows from a colour that is not known
   EXPECT_NE(problems[0].find("flag"), std::string::npos);
   EXPECT_NE(problems[1].find("title"), std::string::npos);
@@ -225,18 +221,18 @@ TEST(JsonFields, WhatIsWrittenReadsBackEqual) {
   const Inner green{.depth = 1, .colour = Colour::kGreen, .green_share = 0.1, .green_need = 1e-7};
   for (const Outer& outer :
        {Outer{.title = "t"}, Outer{true, UINT64_MAX, "\"x\"\u00e9", {"a", "b"}, 5, 1.0 / 3, green}})
-    EXPECT_EQ(read(FieldWriter::write(outer).dump()), outer);
+    EXPECT_EQ(read(write_fields(outer).dump()), outer);
 }
 
 TEST(JsonFields, WritesOnlyWhatHasAMeaning) {
-  const Json json = FieldWriter::write(Outer{.title = "t"});
+  const Json json = write_fields(Outer{.title = "t"});
   EXPECT_EQ(
       json.dump(),
       R"({"flag":false,"seed":7,"title":"t","names":["a"],"inner":{"depth":3,"colour":"red"}})");
 }
 
 TEST(JsonFields, TheSchemaDescribesEveryKey) {
-  const Json schema = FieldSchema::of(Outer{});
+  const Json schema = schema_of_fields(Outer{});
   EXPECT_EQ(schema["additionalProperties"], false);
   const Json& fields = schema["properties"];
   EXPECT_EQ(fields.size(), 7u);
@@ -258,7 +254,7 @@ TEST(JsonFields, AChoiceBringsItsKeys) {
   EXPECT_EQ(drawing(R"({"shape": "square", "filled": true, "colour": "red"})"),
             (Drawing{Square{1, Colour::kRed}, true}));
   for (const Drawing& d : {Drawing{Circle{2}}, Drawing{Square{3, Colour::kRed}, true}})
-    EXPECT_EQ(drawing(FieldWriter::write(d).dump()), d);
+    EXPECT_EQ(drawing(write_fields(d).dump()), d);
 }
 
 TEST(JsonFields, AChoiceIsCheckedLikeOtherKeys) {
@@ -300,49 +296,39 @@ TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
 }
 
 // Keys that have had another name.
+struct Ink {
+  static constexpr std::string_view kName = "ink";
+  Colour colour = Colour::kRed;
+
+  void fields(Fields& f) { f.required("colour", colour, {.doc = "of the ink", .former = "tint"}); }
+};
 struct Pen {
   double width = 1;
   std::optional<int64_t> nibs{};
-  struct Ink {
-    static constexpr std::string_view kName = "ink";
-    Colour colour = Colour::kRed;
+  ChoiceOf<Ink> fill{};
 
-    template <class V>
-    void fields(V& v) {
-      v.required("colour", colour, {.doc = "of the ink", .former = "tint"});
-    }
-  };
-  std::variant<Ink> fill = Ink{};
-
-  template <class V>
-  void fields(V& v) {
-    v.optional("width", width, {.minimum = 0, .doc = "of a line", .former = "thickness"});
-    v.optional("nibs", nibs, {.former = "points"});
-    v.choice("fill", fill);
+  void fields(Fields& f) {
+    f.optional("width", width, {.minimum = 0, .doc = "of a line", .former = "thickness"});
+    f.optional("nibs", nibs, {.former = "points"});
+    f.choice("fill", fill);
   }
 };
 struct Desk {
   Pen pen{};
 
-  template <class V>
-  void fields(V& v) {
-    v.section("pen", pen, "what writes");
-  }
+  void fields(Fields& f) { f.section("pen", pen, "what writes"); }
 };
 struct Box {
   std::vector<Pen> pens{};
 
-  template <class V>
-  void fields(V& v) {
-    v.required("pens", pens);
-  }
+  void fields(Fields& f) { f.required("pens", pens); }
 };
 
 Desk desk(JsonDocument document) {
   Desk result;
   Problems problems;
-  use_present_names(document, result);
-  FieldReader::read(document, result, problems);
+  use_present_names(document, Fields::of(result));
+  read_fields(document, Fields::of(result), problems);
   throw_problems(problems);
   return result;
 }
@@ -355,8 +341,8 @@ TEST(JsonFields, FormerNamesAreRead) {
   const Desk read = desk(R"("thickness": 2, "points": 3, "tint": "green")");
   EXPECT_EQ(read.pen.width, 2);
   EXPECT_EQ(read.pen.nibs, 3);
-  EXPECT_EQ(std::get<0>(read.pen.fill).colour, Colour::kGreen);
-  EXPECT_EQ(FieldWriter::write(read).dump(),
+  EXPECT_EQ(std::get<0>(read.pen.fill.value).colour, Colour::kGreen);
+  EXPECT_EQ(write_fields(read).dump(),
             R"({"pen":{"width":2.0,"nibs":3,"fill":"ink","colour":"green"}})");
   EXPECT_ERROR(
       desk(R"("thickness": 2, "width": 1, "tint": "red")"),
@@ -374,13 +360,13 @@ TEST(JsonFields, FormerNamesAreReadInLists) {
                              "f");
   Box box;
   Problems problems;
-  use_present_names(document, box);
-  FieldReader::read(document, box, problems);
+  use_present_names(document, Fields::of(box));
+  read_fields(document, Fields::of(box), problems);
   throw_problems(problems);
   ASSERT_EQ(box.pens.size(), 2u);
   EXPECT_EQ(box.pens[0].width, 1);
   EXPECT_EQ(box.pens[1].width, 4);
-  EXPECT_EQ(std::get<0>(box.pens[1].fill).colour, Colour::kGreen);
+  EXPECT_EQ(std::get<0>(box.pens[1].fill.value).colour, Colour::kGreen);
 }
 
 // Whichever name it has, what was written above counts; messages name the place.
@@ -410,14 +396,14 @@ TEST(JsonFields, FormerNamesMergeWithPresentOnes) {
 }
 
 TEST(JsonFields, TheSchemaKnowsFormerNames) {
-  const Json fields = FieldSchema::of(Pen{})["properties"];
+  const Json fields = schema_of_fields(Pen{})["properties"];
   EXPECT_EQ(fields["thickness"], Json::parse(R"({"description": "Former name of width.",
                                                  "type": ["number", "null"], "minimum": 0, "deprecated": true})"));
   EXPECT_EQ(fields["tint"]["enum"], fields["colour"]["enum"]);
 }
 
 TEST(JsonFields, TheSchemaMergesTheKeysOfAChoice) {
-  const Json fields = FieldSchema::of(Drawing{})["properties"];
+  const Json fields = schema_of_fields(Drawing{})["properties"];
   EXPECT_EQ(fields.size(), 5u);
   EXPECT_EQ(fields["shape"]["enum"], Json::parse(R"(["circle", "square", null])"));
   EXPECT_EQ(fields["shape"]["description"], "Required. what is drawn");

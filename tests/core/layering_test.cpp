@@ -311,7 +311,6 @@ const std::map<std::string, std::string> kNamesRules{
     {"core/json/config_fields.h", "an example"},
     {"core/json/config_reader.h", "an example"},
     {"optim/update/apollo_e_on.h", "Apollo-E projects the gradient of M+Adam's exponents"},
-    {"optim/optimizer_config.h", "the rule of a configuration that names none"},
     {"optim/rule_list.h", "the list"},
     {"toy/toy.cpp", "the branches of M+Adam, fitted one by one"},
     {"toy/toy_fit.h", "the same"},

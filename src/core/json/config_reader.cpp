@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+
+#include <fmt/ranges.h>
 
 #include "core/check.h"
 #include "core/text.h"
@@ -36,26 +39,154 @@ std::vector<std::string> keys_of_section(const std::vector<std::string>& known,
   return keys;
 }
 
-}  // namespace
-
-void throw_problems(const Problems& problems) {
-  constexpr size_t kMaxShown = 20;
-  if (problems.empty()) return;
-  const std::vector<std::string> shown(problems.begin(),
-                                       problems.begin() + std::min(problems.size(), kMaxShown));
-  const size_t hidden = problems.size() - shown.size();
-  throw error("{}{}", fmt::join(shown, "\n"),
-              hidden ? fmt::format("\n... and {} more", hidden) : "");
+bool every(const Json& list, bool (Json::*is)() const noexcept) {
+  return std::all_of(list.begin(), list.end(), [&](const Json& item) { return (item.*is)(); });
 }
 
-void throw_many_problems(const Problems& problems) {
-  constexpr size_t kMany = 100;
-  if (problems.size() >= kMany) throw_problems(problems);
+// A string, or a list that holds nothing else.
+bool is_texts(const Json& value) {
+  return value.is_string() || (value.is_array() && every(value, &Json::is_string));
 }
+
+// Reads one section, or one struct of a list.
+class FieldReader {
+ public:
+  struct Found {
+    Problems& problems;
+    LeftOut* left_out;  // null: dropping keys is an error
+  };
+  struct Names {
+    const std::vector<std::string>& known;  // key paths of the whole config
+    const UsualSpellings& usual;
+  };
+  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names,
+              Found found)
+      : document_(document), node_(node), path_(std::move(path)), names_(names), found_(found) {}
+
+  void read(const Fields& fields) {
+    report_unknown_keys();
+    read_each(fields);
+  }
+
+ private:
+  struct Alternatives {
+    std::vector<std::string> names;
+    std::vector<std::vector<std::string>> keys;  // of each
+    size_t chosen;
+  };
+  // The alternative of a choice whose keys are being read.
+  struct Chosen {
+    std::string_view key{}, name{};
+  };
+
+  void read_each(const Fields& fields) {
+    for (const Field& field : fields) read(field);
+  }
+  void read(const Field& field);
+  void read_section(const char* key, const Fields& section);
+  void read_choice(const char* key, Choice& choice, const FieldInfo& info);
+
+  void convert(const char* key, const Json& value, bool& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, int64_t& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, uint64_t& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, double& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::string& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::vector<std::string>& member,
+               const FieldInfo& info);
+  void convert(const char* key, const Json& value, NamedNumbers& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, NamedTexts& member, const FieldInfo& info);
+  template <class T>
+  void convert(const char* key, const Json& value, std::optional<T>& member,
+               const FieldInfo& info) {
+    T inner{};
+    convert(key, value, inner, info);
+    member = inner;
+  }
+  void convert(const char* key, const Json& value, const EnumMember& member);
+  void convert(const char* key, const Json& value, StructList& member, const FieldInfo& info);
+
+  // The value of a key of this section if it is present and not null, else null.
+  [[nodiscard]] const Json* find(std::string_view key) const;
+  bool in_range(const char* key, double value, const Json& shown, const FieldInfo& info);
+  void report(std::string_view key, const std::string& what);
+  void report_unknown_keys();
+  [[nodiscard]] std::string suggestion(const std::string& key) const;
+  // "; did you mean ...?", or nothing.
+  [[nodiscard]] std::string value_hint(const Json& value,
+                                       const std::vector<std::string>& names) const;
+  void report_missing(const char* key, const FieldInfo& info);
+  // A key that has a meaning only where `other` is one of `accepted`.
+  void report_meaningless(std::string_view key, std::string_view other, const std::string& accepted,
+                          std::string_view actual);
+  void pass_over_others(const char* choice, const Alternatives& alternatives);
+
+  const JsonDocument& document_;
+  const Json& node_;
+  std::string path_;
+  Names names_;
+  Found found_;
+  Chosen chosen_{};
+  std::set<std::string, std::less<>> bad_keys_;
+};
 
 const Json* FieldReader::find(std::string_view key) const {
   const auto found = node_.find(std::string(key));
   return found == node_.end() || found->is_null() ? nullptr : &*found;
+}
+
+void FieldReader::read(const Field& field) {
+  if (const auto* section = std::get_if<std::shared_ptr<Fields>>(&field.member))
+    return read_section(field.key, **section);
+  if (Choice* const* choice = std::get_if<Choice*>(&field.member))
+    return read_choice(field.key, **choice, field.info);
+  const Json* value = find(field.key);
+  if (value == nullptr) {
+    if (field.is_required) report_missing(field.key, field.info);
+    return;
+  }
+  const Condition& condition = field.info.condition();
+  if (!condition.holds())
+    return report_meaningless(field.key, condition.key, condition.accepted_names(),
+                              condition.member.name());
+  std::visit(
+      [&]<class M>(const M& member) {
+        if constexpr (std::is_same_v<M, EnumMember>)
+          convert(field.key, *value, member);
+        else if constexpr (!std::is_same_v<M, Choice*> &&
+                           !std::is_same_v<M, std::shared_ptr<Fields>>)
+          convert(field.key, *value, *member, field.info);
+      },
+      field.member);
+}
+
+void FieldReader::read_section(const char* key, const Fields& section) {
+  static const Json kNothing = Json::object();
+  const Json* value = find(key);
+  if (value && !value->is_object())
+    return report(key, fmt::format("expected a section {{...}}, found {}", describe(*value)));
+  FieldReader(document_, value ? *value : kNothing, join_key_path(path_, key), names_, found_)
+      .read(section);
+}
+
+void FieldReader::read_choice(const char* key, Choice& choice, const FieldInfo& info) {
+  const Json* name = find(key);
+  if (!name) return report_missing(key, info);
+  const std::vector<std::string_view> views = choice.names();
+  const std::vector<std::string> names(views.begin(), views.end());
+  const auto chosen = name->is_string()
+                          ? std::ranges::find(names, name->get_ref<const std::string&>())
+                          : names.end();
+  if (chosen == names.end())
+    return report(key, fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "),
+                                   describe(*name), value_hint(*name, names)));
+  choice.choose(static_cast<size_t>(chosen - names.begin()));
+  chosen_ = {key, *chosen};
+  read_each(Fields::of(choice));
+  chosen_ = {};
+  Alternatives alternatives{names, {}, choice.chosen()};
+  each_alternative(
+      choice, [&](Choice& other) { alternatives.keys.push_back(key_paths(Fields::of(other))); });
+  pass_over_others(key, alternatives);
 }
 
 void FieldReader::convert(const char* key, const Json& value, bool& member, const FieldInfo&) {
@@ -145,6 +276,41 @@ void FieldReader::convert(const char* key, const Json& value, NamedTexts& member
   member = std::move(all);
 }
 
+void FieldReader::convert(const char* key, const Json& value, const EnumMember& member) {
+  const std::vector<std::string> names(member.names.begin(), member.names.end());
+  const auto found = value.is_string()
+                         ? std::ranges::find(names, value.get_ref<const std::string&>())
+                         : names.end();
+  if (found != names.end())
+    *member.value = static_cast<uint8_t>(found - names.begin());
+  else
+    report(key, fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "),
+                            describe(value), value_hint(value, names)));
+}
+
+void FieldReader::convert(const char* key, const Json& value, StructList& member,
+                          const FieldInfo& info) {
+  if (member.takes_texts() && is_texts(value)) {
+    std::vector<std::string> texts;
+    convert(key, value, texts, info);
+    member.clear();
+    if (!texts.empty()) member.append_texts(std::move(texts));
+    return;
+  }
+  if (!value.is_array() || !every(value, &Json::is_object))
+    return report(
+        key, fmt::format("expected {}a list of objects {{...}}, found {}",
+                         member.takes_texts() ? "a list of strings or " : "", describe(value)));
+  member.clear();
+  for (size_t i = 0; i < value.size(); ++i) {
+    const std::string path = join_key_path(join_key_path(path_, key), std::to_string(i));
+    member.append();
+    const Fields fields = member.fields_of(i);
+    const std::vector<std::string> known = key_paths(fields, path);
+    FieldReader(document_, value[i], path, {known, names_.usual}, found_).read(fields);
+  }
+}
+
 bool FieldReader::in_range(const char* key, double value, const Json& shown,
                            const FieldInfo& info) {
   const bool inside = (!info.minimum || value >= *info.minimum) &&
@@ -160,15 +326,6 @@ void FieldReader::report(std::string_view key, const std::string& what) {
   bad_keys_.emplace(key);
   found_.problems.push_back(fmt::format("{}: {}: {}", document_.source_of(path), path, what));
   throw_many_problems(found_.problems);
-}
-
-std::optional<std::string> key_meant_by(std::string_view word,
-                                        std::span<const UsualSpelling> usual) {
-  const std::string path = plain_spelling(word), key = path.substr(path.rfind('.') + 1);
-  for (const std::string& written : {path, key})
-    for (const UsualSpelling& entry : usual)
-      if (entry.written == written) return std::string(entry.meant);
-  return std::nullopt;
 }
 
 void FieldReader::report_unknown_keys() {
@@ -209,13 +366,13 @@ std::string FieldReader::value_hint(const Json& value,
 }
 
 void FieldReader::report_missing(const char* key, const FieldInfo& info) {
-  const Condition& condition = info.only_with.key.empty() ? chosen_ : info.only_with;
-  if (!condition.holds || bad_keys_.contains(condition.key)) return;
+  const Condition& condition = info.condition();
+  const Chosen by =
+      condition.key.empty() ? chosen_ : Chosen{condition.key, condition.member.name()};
+  if (!condition.holds() || bad_keys_.contains(by.key)) return;
   const std::string path = join_key_path(path_, key);
   const std::string need =
-      condition.key.empty()
-          ? ""
-          : fmt::format(" by {} = {}", join_key_path(path_, condition.key), condition.actual);
+      by.key.empty() ? "" : fmt::format(" by {} = {}", join_key_path(path_, by.key), by.name);
   bad_keys_.emplace(key);
   found_.problems.push_back(fmt::format("{}: {}: missing; it is required{} ({})",
                                         document_.source_of(node_.contains(key) ? path : path_),
@@ -237,21 +394,75 @@ void FieldReader::pass_over_others(const char* choice, const Alternatives& alter
     if (found_.left_out != nullptr && document_.is_above(choice_path, path))
       found_.left_out->push_back(fmt::format("{} ({})", path, document_.source_of(path)));
     else
-      report_meaningless(item.key(), {.key = choice,
-                                      .accepted = fmt::format("{}", fmt::join(owners, " or ")),
-                                      .actual = alternatives.names[alternatives.chosen],
-                                      .holds = false});
+      report_meaningless(item.key(), choice, fmt::format("{}", fmt::join(owners, " or ")),
+                         alternatives.names[alternatives.chosen]);
   }
 }
 
-void FieldReader::report_meaningless(std::string_view key, const Condition& condition) {
-  if (bad_keys_.contains(condition.key)) return;
+void FieldReader::report_meaningless(std::string_view key, std::string_view other_key,
+                                     const std::string& accepted, std::string_view actual) {
+  if (bad_keys_.contains(other_key)) return;
   const std::string path = join_key_path(path_, key);
-  const std::string other = join_key_path(path_, condition.key);
+  const std::string other = join_key_path(path_, other_key);
   report(key, fmt::format("requires {} = {}, but {} is {} ({}); remove the key, or unset an "
                           "included file's value with --set {}=null",
-                          other, condition.accepted, other, condition.actual,
-                          document_.source_of(other), path));
+                          other, accepted, other, actual, document_.source_of(other), path));
+}
+
+}  // namespace
+
+std::string Condition::accepted_names() const {
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < member.names.size(); ++i)
+    if ((accepted >> i & 1) != 0) names.push_back(member.names[i]);
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
+std::optional<std::string> key_meant_by(std::string_view word,
+                                        std::span<const UsualSpelling> usual) {
+  const std::string path = plain_spelling(word), key = path.substr(path.rfind('.') + 1);
+  for (const std::string& written : {path, key})
+    for (const UsualSpelling& entry : usual)
+      if (entry.written == written) return std::string(entry.meant);
+  return std::nullopt;
+}
+
+std::vector<std::string> key_paths(const Fields& fields, const std::string& path) {
+  std::vector<std::string> paths;
+  const auto add = [&](const std::vector<std::string>& more) {
+    for (const std::string& one : more)
+      if (std::ranges::find(paths, one) == paths.end()) paths.push_back(one);
+  };
+  for (const Field& field : fields) {
+    paths.push_back(join_key_path(path, field.key));
+    if (const auto* section = std::get_if<std::shared_ptr<Fields>>(&field.member))
+      add(key_paths(**section, paths.back()));
+    else if (Choice* const* choice = std::get_if<Choice*>(&field.member))
+      each_alternative(**choice, [&](Choice& other) { add(key_paths(Fields::of(other), path)); });
+  }
+  return paths;
+}
+
+void use_present_names(JsonDocument& document, const Fields& fields, const std::string& path) {
+  for (const Field& field : fields) {
+    const std::string here = join_key_path(path, field.key);
+    if (!field.info.former.empty()) document.rename(join_key_path(path, field.info.former), here);
+    if (const auto* section = std::get_if<std::shared_ptr<Fields>>(&field.member))
+      use_present_names(document, **section, here);
+    else if (Choice* const* choice = std::get_if<Choice*>(&field.member))
+      each_alternative(
+          **choice, [&](Choice& other) { use_present_names(document, Fields::of(other), path); });
+    else if (const auto* list = std::get_if<std::shared_ptr<StructList>>(&field.member))
+      for (size_t i = 0; i < document.length_of(here); ++i)
+        use_present_names(document, (*list)->default_fields(),
+                          join_key_path(here, std::to_string(i)));
+  }
+}
+
+void read_fields(const JsonDocument& document, const Fields& fields, Problems& problems,
+                 const UsualSpellings& usual, LeftOut* left_out) {
+  const std::vector<std::string> known = key_paths(fields);
+  FieldReader(document, document.root(), "", {known, usual}, {problems, left_out}).read(fields);
 }
 
 }  // namespace mpt

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "optim/adam_moments.h"
-#include "optim/kahan.h"
+#include "optim/update/kahan.h"
 
 namespace mpt {
 

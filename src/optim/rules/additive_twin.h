@@ -20,15 +20,7 @@ struct AdditiveTwin : PlainRule {
       return fmt::format("lr {}, gradient_ratio {}, beta {} {}, eps {}", lr_additive,
                          gradient_ratio, beta1, beta2, eps);
     }
-    template <class V>
-    void fields(V& v) {
-      AdamConfig::fields(v);
-      v.optional("gradient_ratio", gradient_ratio,
-                 {.minimum = 0,
-                  .maximum = kMaxReal,
-                  .doc = "weight of the gradient beside its mean; lr_multiplicative / lr_additive "
-                         "of the M+Adam it is the twin of"});
-    }
+    void fields(Fields& f);
   };
 
   struct Step {

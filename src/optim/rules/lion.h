@@ -19,16 +19,7 @@ struct Lion : PlainRule {
     [[nodiscard]] std::string describe() const {
       return fmt::format("lr {}, beta {} {}", lr_additive, beta1, beta2);
     }
-    template <class V>
-    void fields(V& v) {
-      AdditiveConfig::fields(v);
-      v.optional("beta1", beta1,
-                 {.minimum = 0,
-                  .maximum = kMaxBelowOne,
-                  .doc = "weight of the momentum in the update direction"});
-      v.optional("beta2", beta2,
-                 {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the momentum [0.99]"});
-    }
+    void fields(Fields& f);
   };
 
   struct Step {

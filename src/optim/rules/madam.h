@@ -29,26 +29,7 @@ struct Madam : PlainRule {
       return fmt::format("lr {}, beta2 {}, p_scale {}, g_bound {}", lr_multiplicative, beta2,
                          p_scale, g_bound);
     }
-    template <class V>
-    void fields(V& v) {
-      v.required("lr_multiplicative", lr_multiplicative,
-                 {.minimum = 0,
-                  .maximum = kMaxReal,
-                  .doc = "peak learning rate of the multiplicative step"});
-      v.optional(
-          "beta2", beta2,
-          {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments [0.98]"});
-      v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
-      v.optional("p_scale", p_scale,
-                 {.exclusive_minimum = 0,
-                  .maximum = kMaxReal,
-                  .doc = "bound on |weight| in multiples of the tensor's initial RMS"});
-      v.optional("g_bound", g_bound,
-                 {.exclusive_minimum = 0,
-                  .maximum = kMaxReal,
-                  .doc = "bound on the normalised gradient; lr_multiplicative * g_bound must be at "
-                         "most 0.25"});
-    }
+    void fields(Fields& f);
   };
 
   struct Step {

@@ -22,15 +22,7 @@ struct Muon : PlainRule {
           "eps {}",
           lr_additive, momentum, nesterov ? " (Nesterov)" : "", beta1, beta2, eps);
     }
-    template <class V>
-    void fields(V& v) {
-      AdamConfig::fields(v);
-      v.optional("momentum", momentum,
-                 {.minimum = 0,
-                  .maximum = kMaxBelowOne,
-                  .doc = "decay of the mean gradient of linear layers"});
-      v.optional("nesterov", nesterov, {.doc = "orthogonalize one mean ahead"});
-    }
+    void fields(Fields& f);
   };
 
   // Linear layers. The last input of advance() is the orthogonalized direction

@@ -10,7 +10,7 @@
 #include "device/ops_registry.h"
 #include "optim/apollo_e.h"
 #include "optim/gradient_norm.h"
-#include "optim/rule_list.h"
+#include "optim/rule_config.h"
 #include "optim/update/update_batch.h"
 #include "precision/encoded_tensor.h"
 

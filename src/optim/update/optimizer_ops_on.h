@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "device/exec.h"
+#include "optim/rule_list.h"
 #include "optim/update/apollo_e_on.h"
 #include "optim/update/gradient_norm_on.h"
 #include "optim/update/optimizer_ops.h"

@@ -85,7 +85,8 @@ struct KeptCodes {
 };
 
 // If all moments are stored as T with rounding to nearest, and the gradient as D, calls f(T{}, D{})
-// and returns true. Otherwise returns false.
+// and returns true. Otherwise returns false, as it does for FP32 moments that round at every
+// operation, which no config has.
 template <int kStates, class F>
 bool with_stored_types(const TensorInputs<kStates>& states, const F& f) {
   const auto moments = [&]<class T>(T) {
@@ -97,7 +98,7 @@ bool with_stored_types(const TensorInputs<kStates>& states, const F& f) {
       f(T{}, bf16{});
     return true;
   };
-  return moments(float{}) || moments(bf16{});
+  return (states.state_update == StateUpdate::kOnce && moments(float{})) || moments(bf16{});
 }
 
 }  // namespace mpt

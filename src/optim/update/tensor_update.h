@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "optim/error_feedback.h"
-#include "optim/kahan.h"
-#include "optim/kept_weight.h"
+#include "optim/update/error_feedback.h"
+#include "optim/update/kahan.h"
+#include "optim/update/kept_weight.h"
 #include "optim/update/update_block.h"
 
 namespace mpt {
@@ -39,6 +39,13 @@ struct AdditiveScales<WeightCodec, G, true> {
 template <class Step, class F>
 MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
+  if (step.settled()) return f(Settled<EmaOnce>{});
+  f(EmaOnce{});
+}
+// The same where all moments are stored as T (with_stored_types).
+template <class T, class Step, class F>
+MPT_HD void with_ema_of(const Step& step, StateUpdate update, const F& f) {
+  if constexpr (std::is_same_v<T, bf16>) return with_ema(step, update, f);
   if (step.settled()) return f(Settled<EmaOnce>{});
   f(EmaOnce{});
 }
@@ -157,7 +164,7 @@ struct TensorUpdate {
     values.next_block.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span,
                                                           in.mean_scale);
-    with_ema(step, in.state_update, [&](auto ema) {
+    with_ema_of<T>(step, in.state_update, [&](auto ema) {
       values.template each<kNew>([=, &scales, step = step](int64_t k, float g, float* state) {
         w.set(k, next_weight<decltype(ema)>(step, w.get(k), g, state, scales[k]));
       });
@@ -226,7 +233,7 @@ struct CompensatedUpdate {
     values.next_block.follow(residuals.memory(span));
     const Stored<bf16> w{weights.template elements<bf16>(span)},
         c{residuals.template elements<bf16>(span)};
-    with_ema(step, in.state_update, [&](auto ema) {
+    with_ema_of<T>(step, in.state_update, [&](auto ema) {
       values.each([=, step = step](int64_t k, float g, float* state) {
         const Compensated next = step.template next<decltype(ema)>(w.get(k), c.get(k), g, state);
         w.set(k, next.w);

@@ -65,8 +65,8 @@ MPT_HD void sum_update(int branch, const SummedUpdate& update, UpdateSums& sums)
 
 // Weights rounded to their format.
 template <class G, class Step, class WeightCodec>
-MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, BlockSpan span,
-                          UpdateCounters& mine) {
+MPT_COLD MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group,
+                                   BlockSpan span, UpdateCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const WeightCodec& weights = update.weights;
@@ -114,8 +114,8 @@ MPT_HD void sum_compensated(int branch, const Compensated& now, const Compensate
 
 // Compensated weights: the residual keeps the update, although the stored weight is unchanged.
 template <class G, class Step>
-MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockSpan span,
-                          UpdateCounters& mine) {
+MPT_COLD MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockSpan span,
+                                   UpdateCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const int size = LanePart<G>(group, span).size;
@@ -139,8 +139,8 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
 
 // Weights of which more is kept than is stored: counts what becomes of the stored ones.
 template <class G, class Step, class WeightCodec, class Kept>
-MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& update, G group,
-                          BlockSpan span, UpdateCounters& mine) {
+MPT_COLD MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& update, G group,
+                                   BlockSpan span, UpdateCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const WeightCodec& weights = update.weights;
@@ -183,7 +183,7 @@ struct CountUpdates {
   UpdateCounters* counters;  // [spans * lanes]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t span) const {
+  MPT_COLD MPT_HD void operator()(G group, int64_t span) const {
     UpdateCounters mine{};
     const int64_t begin = first + span * kCountedBlocks;
     const int64_t stop = min_of(begin + kCountedBlocks, end);

@@ -8,11 +8,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/run_config_json.h"
 #include "core/check.h"
 #include "core/json/config_reader.h"
 #include "core/text.h"
 #include "inference/weights_checkpoint.h"
-#include "optim/rule_list.h"
 #include "optim/schedule.h"
 
 namespace mpt {
@@ -46,8 +46,8 @@ constexpr std::array<std::string_view, 9> kHarmless{"checkpoint.",
                                                     "device.fp8_weight_codes"};
 
 // Keys that set the length of a run.
-constexpr std::array<std::string_view, 3> kLength{"train.steps", "train.tokens",
-                                                  "train.chinchilla"};
+constexpr std::array<std::string_view, 3> kRunLengthKeys{"train.steps", "train.tokens",
+                                                         "train.chinchilla"};
 
 bool is_among(std::string_view key, std::span<const std::string_view> keys) {
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view one) {
@@ -69,7 +69,7 @@ nlohmann::json saved_keys(const TrainState& saved, const std::optional<RunConfig
   if (config) return nlohmann::json(resolved_json(*config)).flatten();
   JsonDocument document = JsonDocument::of_value(saved.config, "the checkpoint's config");
   RunConfig fields;
-  use_present_names(document, fields);
+  use_present_names(document, Fields::of(fields));
   return nlohmann::json(document.root()).flatten();
 }
 
@@ -193,7 +193,7 @@ bool is_told_elsewhere(const std::string& key, const std::optional<RunConfig>& b
                        const RunConfig& config) {
   if (key.starts_with("phases")) return true;
   if (!before) return false;
-  if (is_among(key, kLength)) return true;
+  if (is_among(key, kRunLengthKeys)) return true;
   return key == "eval.galore_batch_rows" && !(before->phases.empty() && config.phases.empty());
 }
 

@@ -1,13 +1,20 @@
-// Further types of members in a field list (config_fields.h), which hold several things:
-// NamedNumbers, NamedTexts and a std::vector of structs with fields.
+// What a config struct needs for its declaration: the name Fields, for `void fields(Fields&)`
+// (config_fields.h), and types of members that hold several things. A std::vector of structs with
+// fields is another.
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/enum_names.h"
+
 namespace mpt {
+
+class Fields;
 
 // {"name": 1.5, ...}, in the order in which they are written.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
