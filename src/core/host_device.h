@@ -5,6 +5,14 @@
 // because clang-format mistakes the attribute after a lambda for Objective-C.
 #define MPT_ALWAYS_INLINE __attribute__((always_inline))
 
+// For templates that run rarely and have many instances: the host compiler keeps them small, which
+// takes half the time of making them fast.
+#if defined(__CUDACC__)
+#define MPT_COLD
+#else
+#define MPT_COLD __attribute__((cold))
+#endif
+
 #if defined(__CUDACC__)
 #define MPT_HD __host__ __device__ __forceinline__
 #elif !defined(MPT_HD)  // the tests' fake CUDA defines its own

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormatName = "mpretrain token shards";
-constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr int64_t kMostManifestBytes = int64_t{64} << 20;
 constexpr size_t kMostNameBytes = 100;
 constexpr int64_t kMostCount = int64_t{1} << 53;  // exact in every JSON parser
 
@@ -125,7 +125,8 @@ json json_of(const ManifestSplit& split) {
 
 Manifest Manifest::load(const std::string& path) {
   require_regular_file(path);
-  const json content = parse_plain_json(posix_file_system().read_file(path, kMostBytes), path);
+  const json content =
+      parse_plain_json(posix_file_system().read_file(path, kMostManifestBytes), path);
   const Fields top(path, "", content);
   if (top.text("format") != kFormatName)
     throw error("{}: format is '{}'; expected '{}'", path, top.text("format"), kFormatName);

@@ -55,7 +55,7 @@ static_assert(std::endian::native == std::endian::little,
               "shards are little-endian and mapped as they are");
 
 constexpr int64_t kHeaderWords = 256;
-constexpr int64_t kHeaderBytes = kHeaderWords * 4;
+constexpr int64_t kShardHeaderBytes = kHeaderWords * 4;
 
 struct ShardFormat {
   int32_t magic;
@@ -66,9 +66,9 @@ constexpr std::array kFormats{ShardFormat{20240520, 1, TokenWidth::kUint16},
                               ShardFormat{20240801, 7, TokenWidth::kUint32}};
 
 std::array<int32_t, 3> header_of(const MappedFile& file) {
-  if (static_cast<int64_t>(file.bytes().size()) < kHeaderBytes)
+  if (static_cast<int64_t>(file.bytes().size()) < kShardHeaderBytes)
     throw error("{}: has {} bytes, too few for a token shard, whose header alone takes {}",
-                file.path(), file.bytes().size(), kHeaderBytes);
+                file.path(), file.bytes().size(), kShardHeaderBytes);
   std::array<int32_t, 3> words;
   std::memcpy(words.data(), file.bytes().data(), sizeof words);
   return words;
@@ -93,7 +93,7 @@ int64_t tokens_of(const MappedFile& file, TokenWidth width) {
   if (tokens <= 0)
     throw error("{}: header word 2 is {} tokens; expected 1 to {}", file.path(), tokens,
                 kMaxTokensPerShard);
-  const int64_t expected = kHeaderBytes + tokens * bytes_of(width);
+  const int64_t expected = kShardHeaderBytes + tokens * bytes_of(width);
   const auto found = static_cast<int64_t>(file.bytes().size());
   if (found != expected)
     throw error(
@@ -123,7 +123,7 @@ TokenShard::TokenShard(const std::string& path)
     : file_(path), width_(width_of(file_)), tokens_(tokens_of(file_, width_)) {}
 
 std::span<const std::byte> TokenShard::payload() const {
-  return file_.bytes().subspan(kHeaderBytes);
+  return file_.bytes().subspan(kShardHeaderBytes);
 }
 
 void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const {
@@ -153,7 +153,7 @@ std::string TokenShard::content_hash() const { return hash_bytes(payload()); }
 
 TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs)
     : width_(width), file_(fs, std::move(path)) {
-  const std::array<std::byte, kHeaderBytes> header{};
+  const std::array<std::byte, kShardHeaderBytes> header{};
   file_.append(header);
 }
 
@@ -166,9 +166,9 @@ int64_t read_saved(FileSystem& fs, const std::string& path, TokenWidth width,
   const std::string temporary = OutputFile::temporary_of(path);
   if (!fs.exists(temporary) && fs.exists(path)) fs.rename(path, temporary);
   const auto file = fs.open_read(temporary);
-  const int64_t end = kHeaderBytes + saved.tokens * bytes_of(width);
+  const int64_t end = kShardHeaderBytes + saved.tokens * bytes_of(width);
   std::vector<std::byte> buffer(static_cast<size_t>(kPiece));
-  for (int64_t at = kHeaderBytes; at < end; at += kPiece) {
+  for (int64_t at = kShardHeaderBytes; at < end; at += kPiece) {
     const auto piece = std::span(buffer).first(static_cast<size_t>(std::min(kPiece, end - at)));
     file->read(at, piece);
     hasher.update(piece);

@@ -11,7 +11,7 @@
 namespace mpt {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'M', 'P', 'T', 'D', 'O', 'C', 'S', '1'};
+constexpr std::array<char, 8> kIndexMagic{'M', 'P', 'T', 'D', 'O', 'C', 'S', '1'};
 
 struct Header {
   std::array<char, 8> magic;
@@ -24,7 +24,7 @@ std::span<const uint64_t> starts_of(const MappedFile& file, int64_t tokens_of_sh
   const auto bytes = file.bytes();
   Header header{};
   if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic)
+  if (header.magic != kIndexMagic)
     throw error("{}: does not begin with MPTDOCS1; not a document index", file.path());
   const uint64_t room = (bytes.size() - sizeof header) / sizeof(uint64_t);
   if (header.documents != room || bytes.size() % sizeof(uint64_t) != 0)
@@ -66,7 +66,7 @@ int64_t DocumentIndex::documents_until(int64_t position) const {
 
 void write_document_index(const std::string& path, std::span<const uint64_t> starts,
                           int64_t tokens_of_shard, FileSystem& fs) {
-  const Header header{kMagic, starts.size(), static_cast<uint64_t>(tokens_of_shard)};
+  const Header header{kIndexMagic, starts.size(), static_cast<uint64_t>(tokens_of_shard)};
   OutputFile file(fs, path);
   file.append(std::as_bytes(std::span(&header, 1)));
   file.append(std::as_bytes(starts));

@@ -14,7 +14,7 @@ namespace mpt {
 namespace {
 
 constexpr const char* kEnding = ".gguf";
-constexpr const char* kFrequencies = "rope_freqs.weight";
+constexpr const char* kGgufFrequencies = "rope_freqs.weight";
 
 // --- the model -----------------------------------------------------------------------------------
 
@@ -141,7 +141,8 @@ std::vector<StoredTensorInfo> infos_of(const std::vector<NamedTensor>& tensors, 
   for (const NamedTensor& named : tensors)
     infos.push_back(
         {gguf_name(named.name), named.rank == 1 ? StoredType::kF32 : matrices, named.shape()});
-  if (!divisors.empty()) infos.push_back({kFrequencies, StoredType::kF32, {std::ssize(divisors)}});
+  if (!divisors.empty())
+    infos.push_back({kGgufFrequencies, StoredType::kF32, {std::ssize(divisors)}});
   return infos;
 }
 

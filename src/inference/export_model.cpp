@@ -19,16 +19,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kConfig = "config.json";
-constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kTokenizer = "tokenizer.model";
 constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
 constexpr const char* kTiktoken = "tokenizer.tiktoken";
 constexpr const char* kTiktokenSettings = "tokenizer.tiktoken.json";
-constexpr std::array<std::string_view, 9> kFiles{
-    kConfig,          kGenerationConfig, kWeights,  kTokenizer,       kTokenizerJson,
+constexpr std::array<std::string_view, 9> kExportFiles{
+    kModelConfigFile, kGenerationConfig, kWeights,  kTokenizer,       kTokenizerJson,
     kTokenizerConfig, kSpecialTokens,    kTiktoken, kTiktokenSettings};
 
 const char* torch_name(WeightFormat masters) {
@@ -195,7 +193,7 @@ void write_files(FileSystem& fs, const std::string& directory, const LoadedModel
   const SpecialIds ids = special_ids(model.source, tokenizer);
   ordered_json config = hugging_face_config(model.config, ids, options);
   if (codes) add_quantization(config, model.config);
-  write_json(fs, in_directory(directory, kConfig), config);
+  write_json(fs, in_directory(directory, kModelConfigFile), config);
   write_json(fs, in_directory(directory, kGenerationConfig), generation_config(ids));
   write_weight_file(fs, in_directory(directory, kWeights), *model.device, tensors);
   if (tokenizer != nullptr)
@@ -271,7 +269,7 @@ namespace {
 OutputDirectory output_of(const ExportOptions& options) {
   return {.path = options.output,
           .what = "an export",
-          .files = {kFiles.begin(), kFiles.end()},
+          .files = {kExportFiles.begin(), kExportFiles.end()},
           .overwrite = options.overwrite};
 }
 

@@ -287,7 +287,7 @@ class ConfigTranslator {
     for (const std::string_view key : kShared)
       if (const Json* value = find(key)) model_[std::string(key)] = *value;
     model_["qk_norm"] = is_qwen3();
-    FieldReader::read(JsonDocument::of_value(model_, path_), model, problems_);
+    read_fields(JsonDocument::of_value(model_, path_), Fields::of(model), problems_);
   }
 
   Json root_;

@@ -10,9 +10,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/run_config_json.h"
 #include "model/llama_config.h"
 
 namespace mpt {
+
+// Files of a model's directory.
+inline constexpr const char* kModelConfigFile = "config.json";
+inline constexpr const char* kGenerationConfig = "generation_config.json";
 
 // Tokens with a meaning, as Hugging Face's files have them: each a number, a list of numbers, or
 // null, also if the files do not say.

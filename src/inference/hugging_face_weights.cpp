@@ -21,7 +21,7 @@ constexpr const char* kWhole = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kWeightMap = "weight_map";
 constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::string_view kFrequencies = "rotary_emb.inv_freq";
+constexpr std::string_view kRotaryFrequencies = "rotary_emb.inv_freq";
 
 std::vector<int64_t> shape_of(const ParamSpec& spec) {
   return spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols};
@@ -171,7 +171,7 @@ void HuggingFaceWeights::check_tensors(const LlamaConfig& model) {
   const Place tied = model.tie_word_embeddings && head != others.end() ? head->second : Place{};
   if (tied.file != nullptr) others.erase(head);
   for (const auto& [name, place] : others)
-    if (!name.ends_with(kFrequencies))
+    if (!name.ends_with(kRotaryFrequencies))
       problems.push_back(
           fmt::format("{}: tensor '{}' ({}) is none of the model that config.json "
                       "describes",

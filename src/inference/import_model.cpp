@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/json/json_parse.h"
@@ -24,18 +25,16 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kConfig = "config.json";
-constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr int64_t kMostContext = 1 << 20;  // of batch.seq_len
 
 void require_directory(FileSystem& fs, const std::string& directory) {
   if (!fs.exists(directory)) throw error("{}: no such directory", directory);
   if (!fs.is_directory(directory))
     throw error("{}: not a directory; expected one with {} and safetensors files", directory,
-                kConfig);
-  if (!fs.exists(in_directory(directory, kConfig)))
+                kModelConfigFile);
+  if (!fs.exists(in_directory(directory, kModelConfigFile)))
     throw error("{}: has no {}; expected the directory of a Hugging Face model", directory,
-                kConfig);
+                kModelConfigFile);
 }
 
 int64_t context_of(const HuggingFaceModel& read, const ImportOptions& options,
@@ -181,7 +180,7 @@ HuggingFaceModel read_model(FileSystem& fs, const ImportOptions& options, const 
 ImportedModel import_model(FileSystem& fs, const ImportOptions& options) {
   check_weights_output(fs, options.output, options.overwrite);
   require_directory(fs, options.directory);
-  const std::string path = in_directory(options.directory, kConfig);
+  const std::string path = in_directory(options.directory, kModelConfigFile);
   const HuggingFaceModel read = read_model(fs, options, path);
   const RunConfig base = base_config(read.model, context_of(read, options, path), path);
   FoundTokenizer tokenizer = tokenizer_to_copy(fs, options, read);

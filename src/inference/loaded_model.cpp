@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "checkpoint/checkpoint_store.h"
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/run_paths.h"

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint_store.h"
 #include "config/model_differences.h"
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/hash.h"
@@ -20,16 +21,16 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kConfig = "config.json";
+constexpr const char* kRunConfigFile = "config.json";
 constexpr const char* kWeightsOnly = "weights_only";
-constexpr std::array<std::string_view, 6> kFiles{
-    kConfig,      kTokenizerFiles[0], kTokenizerFiles[1], kTokenizerFiles[2],
-    kRunManifest, kCheckpoints};
+constexpr std::array<std::string_view, 6> kWeightsFiles{kRunConfigFile,     kTokenizerFiles[0],
+                                                        kTokenizerFiles[1], kTokenizerFiles[2],
+                                                        kRunManifest,       kCheckpoints};
 
 OutputDirectory output_of(const std::string& path, Overwrite overwrite) {
   return {.path = path,
           .what = "a checkpoint of weights",
-          .files = {kFiles.begin(), kFiles.end()},
+          .files = {kWeightsFiles.begin(), kWeightsFiles.end()},
           .overwrite = overwrite};
 }
 
@@ -105,7 +106,7 @@ Json config_to_start_from(const RunConfig& config) {
 
 void write_files(FileSystem& fs, const std::string& directory, const WeightsCheckpoint& what,
                  const WeightStore& weights, Device& device) {
-  write_file_atomically(fs, in_directory(directory, kConfig),
+  write_file_atomically(fs, in_directory(directory, kRunConfigFile),
                         bytes_of(config_to_start_from(what.config).dump(2) + "\n"));
   if (!what.tokenizer.empty()) {
     const TokenizerFileContent file = read_tokenizer_file(what.tokenizer);

@@ -1,5 +1,7 @@
 #include "model/parameters.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace mpt {
@@ -79,6 +81,12 @@ std::vector<ParamSpec> llama_parameters(const LlamaConfig& config) {
         matrix("lm_head.weight", ParamKind::kHead, config.vocab_size, config.hidden_size));
   for (size_t i = 0; i < specs.size(); ++i) specs[i].tensor_id = static_cast<uint32_t>(i);
   return specs;
+}
+
+int64_t most_rows(const std::vector<ParamSpec>& specs) {
+  int64_t most = 0;
+  for (const ParamSpec& spec : specs) most = std::max(most, spec.rows);
+  return most;
 }
 
 }  // namespace mpt

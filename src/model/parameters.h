@@ -29,6 +29,8 @@ enum class LayerParam : int64_t {
 inline int64_t params_per_layer(const LlamaConfig& config) { return config.qk_norm ? 11 : 9; }
 
 std::vector<ParamSpec> llama_parameters(const LlamaConfig& config);
+// Of the matrix with the most; 0 if there is none.
+int64_t most_rows(const std::vector<ParamSpec>& specs);
 
 // Position in that list.
 inline int64_t embedding_index() { return 0; }

@@ -26,12 +26,9 @@ class RowBands {
  public:
   RowBands(const WeightStore& weights, Device& device)
       : weights_(weights), allocator_(device.make_allocator()) {
-    int64_t most_rows = 0;
-    for (const ParamSpec& spec : weights.specs()) {
-      most_rows = std::max(most_rows, spec.rows);
+    for (const ParamSpec& spec : weights.specs())
       most_ = std::max(most_, rows_at_a_time(master(spec)) * spec.cols);
-    }
-    ops_ = make_ops<CodecOps>(device.stream(), {*allocator_, most_rows});
+    ops_ = make_ops<CodecOps>(device.stream(), {*allocator_, most_rows(weights.specs())});
   }
 
   [[nodiscard]] const EncodedTensor& master(const ParamSpec& spec) const {

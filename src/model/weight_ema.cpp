@@ -15,12 +15,6 @@ Tensor allocate_mean(const ParamSpec& spec, BlockRange own, Allocator& allocator
   return whole_of_span(allocator.tensor(kWeightEmaMemory, DType::kF32, 1, span), shape, own);
 }
 
-int64_t most_rows(const std::vector<ParamSpec>& specs) {
-  int64_t most = 0;
-  for (const ParamSpec& spec : specs) most = std::max(most, spec.rows);
-  return most;
-}
-
 // Of the weights after step t: 1 / (1 + d + ... + d^(t-1)).
 double newest_share(double decay, int64_t step) {
   return (1 - decay) / (1 - std::pow(decay, double(step)));

@@ -29,10 +29,6 @@ void append(std::vector<Tensor>& all, const std::vector<Tensor>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-int64_t most_rows(const std::vector<ParamSpec>& specs) {
-  return std::ranges::max(specs, {}, [](const ParamSpec& spec) { return spec.rows; }).rows;
-}
-
 }  // namespace
 
 WeightEncoding WeightOptions::encoding_of(ParamKind kind) const {

@@ -60,31 +60,31 @@ nlohmann::ordered_json sizes_json(const UpdateStatistics& tensor) {
   for (size_t branch = 0; branch < size_t(tensor.branches); ++branch)
     asked[std::string(EnumNames<Branch>::kNames[branch])] = tensor.asked_rms(Branch(branch));
   const UpdateSums& sums = tensor.sums;
-  nlohmann::ordered_json json{{"weight_rms", tensor.weight_rms()},
-                              {"asked_rms", std::move(asked)},
-                              {"effective_rms", tensor.rms(sums.stored)},
-                              {"edq_ratio", ratio_json(tensor, sums.stored)}};
+  nlohmann::ordered_json effect{{"weight_rms", tensor.weight_rms()},
+                                {"asked_rms", std::move(asked)},
+                                {"effective_rms", tensor.rms(sums.stored)},
+                                {"edq_ratio", ratio_json(tensor, sums.stored)}};
   if (tensor.has_residuals)
-    json["with_residuals"] = {{"effective_rms", tensor.rms(sums.with_residuals)},
-                              {"edq_ratio", ratio_json(tensor, sums.with_residuals)}};
-  return json;
+    effect["with_residuals"] = {{"effective_rms", tensor.rms(sums.with_residuals)},
+                                {"edq_ratio", ratio_json(tensor, sums.with_residuals)}};
+  return effect;
 }
 
 nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {
-  nlohmann::ordered_json json{{"weights", tensor.weights}};
+  nlohmann::ordered_json counted{{"weights", tensor.weights}};
   for (size_t branch = 0; branch < size_t(tensor.branches); ++branch) {
     nlohmann::ordered_json outcomes;
     for (size_t outcome = 0; outcome < size_t(kOutcomes); ++outcome)
       outcomes[std::string(EnumNames<UpdateOutcome>::kNames[outcome])] =
           tensor.outcomes[branch][outcome];
-    json[std::string(EnumNames<Branch>::kNames[branch])] = std::move(outcomes);
+    counted[std::string(EnumNames<Branch>::kNames[branch])] = std::move(outcomes);
   }
-  json["dragged"] = tensor.dragged;
-  json["drag_log2"] = tensor.drag_log2;
-  json["saturated_blocks"] = tensor.saturated_blocks;
-  json["flipped"] = tensor.flipped();
-  json.update(sizes_json(tensor));
-  return json;
+  counted["dragged"] = tensor.dragged;
+  counted["drag_log2"] = tensor.drag_log2;
+  counted["saturated_blocks"] = tensor.saturated_blocks;
+  counted["flipped"] = tensor.flipped();
+  counted.update(sizes_json(tensor));
+  return counted;
 }
 
 // The `update_survival` object of metrics.jsonl.

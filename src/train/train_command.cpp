@@ -12,7 +12,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
 #include "comm/launch_environment.h"
-#include "config/run_config.h"
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/io/directory_lock.h"

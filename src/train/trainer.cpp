@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/progress.h"

@@ -8,10 +8,7 @@
 namespace mpt {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{256} << 10;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-std::string_view view_of(std::span<const char> bytes) { return {bytes.data(), bytes.size()}; }
 
 }  // namespace
 
@@ -33,7 +30,7 @@ size_t InputStream::read_plain(std::span<char> out) {
   return count;
 }
 
-LineReader::LineReader(std::string path) : stream_(std::move(path)), buffer_(kBufferBytes) {
+LineReader::LineReader(std::string path) : stream_(std::move(path)), buffer_(kInputBufferBytes) {
   // Skip a byte order mark. The first fill holds all of it: both kinds of input begin with a full
   // buffer.
   if (fill() && view_of(unread_).starts_with(kByteOrderMark))

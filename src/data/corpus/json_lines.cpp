@@ -15,7 +15,7 @@ namespace mpt {
 namespace {
 
 using nlohmann::json;
-using Piece = LineReader::Piece;
+using LinePiece = LineReader::Piece;
 
 constexpr size_t kMaxJsonLineBytes = size_t{64} << 20;
 
@@ -125,10 +125,10 @@ class JsonLinesReader final : public DocumentReader {
   bool read_line() {
     line_.clear();
     first_line_ = lines_.line_number();
-    const Piece piece = lines_.next_piece(line_, kMaxJsonLineBytes);
-    if (piece != Piece::kPartial) return piece == Piece::kLine;
+    const LinePiece piece = lines_.next_piece(line_, kMaxJsonLineBytes);
+    if (piece != LinePiece::kPartial) return piece == LinePiece::kLine;
     do line_.clear();
-    while (lines_.next_piece(line_, kMaxJsonLineBytes) == Piece::kPartial);
+    while (lines_.next_piece(line_, kMaxJsonLineBytes) == LinePiece::kPartial);
     throw bad("the line is longer than {} MiB, the most that is read of a JSON object",
               kMaxJsonLineBytes >> 20);
   }

@@ -10,7 +10,7 @@
 namespace mpt {
 namespace {
 
-using Piece = LineReader::Piece;
+using LinePiece = LineReader::Piece;
 
 class PlainTextReader final : public DocumentReader {
  public:
@@ -23,9 +23,9 @@ class PlainTextReader final : public DocumentReader {
     for (;;) {
       if (pending_.size() > limit_) return give_piece(text);
       if (pending_.empty()) pending_line_ = lines_.line_number();
-      const Piece piece = lines_.next_piece(pending_, limit_ + 1 - pending_.size());
-      if (piece == Piece::kPartial) continue;
-      if (piece == Piece::kEnd) return pending_.empty() ? Found::kEnd : give_document(text);
+      const LinePiece piece = lines_.next_piece(pending_, limit_ + 1 - pending_.size());
+      if (piece == LinePiece::kPartial) continue;
+      if (piece == LinePiece::kEnd) return pending_.empty() ? Found::kEnd : give_document(text);
       if (unit_ == DocumentUnit::kLine) return give_document(text);
       if (unit_ == DocumentUnit::kFile ||
           !is_blank(std::string_view(pending_).substr(line_begin_))) {

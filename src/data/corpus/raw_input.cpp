@@ -18,14 +18,11 @@
 namespace mpt {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{256} << 10;
 constexpr int kGzipWindow = 15 + 16;  // zlib: the largest window, gzip wrapper
 // The largest window, and with it the memory, of the default settings of the command zstd.
 constexpr int kMostZstdWindowLog = 27;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 constexpr std::string_view kZstdMagic = "\x28\xb5\x2f\xfd";
-
-std::string_view view_of(std::span<const char> bytes) { return {bytes.data(), bytes.size()}; }
 
 // A frame, or one that readers skip, with which some programs begin (RFC 8878, 3.1).
 bool begins_as_zstd(std::string_view bytes) {
@@ -49,7 +46,7 @@ int open_input(const std::string& path) {
 RawInput::RawInput(std::string path)
     : path_(path == kStandardInput ? "standard input" : path),
       file_(open_input(path)),
-      buffer_(kBufferBytes) {
+      buffer_(kInputBufferBytes) {
   if (file_ < 0)
     throw error("{}: cannot be opened for reading: {}", path_,
                 std::generic_category().message(errno));
@@ -88,7 +85,7 @@ class Gzip final : public Decompressor {
 
   size_t read(std::span<char> out) override {
     zlib_.next_out = reinterpret_cast<Bytef*>(out.data());
-    zlib_.avail_out = static_cast<uInt>(std::min(out.size(), kBufferBytes));
+    zlib_.avail_out = static_cast<uInt>(std::min(out.size(), kInputBufferBytes));
     const uInt room = zlib_.avail_out;
     while (zlib_.avail_out == room) {
       if (!in_member_ && !begin_next_member()) return 0;

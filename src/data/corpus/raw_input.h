@@ -18,6 +18,12 @@ namespace mpt {
 // The name of an input that means standard input.
 inline constexpr std::string_view kStandardInput = "-";
 
+inline constexpr size_t kInputBufferBytes = size_t{256} << 10;
+
+inline std::string_view view_of(std::span<const char> bytes) {
+  return {bytes.data(), bytes.size()};
+}
+
 class RawInput {
  public:
   // Throws Error if the file cannot be read, or if standard input is a terminal.

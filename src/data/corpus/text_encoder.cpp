@@ -15,9 +15,9 @@ constexpr size_t kFirstPlaces = 256, kFirstNumbers = 1024;
 constexpr size_t kMostNumbers = UINT32_MAX;  // of a block
 
 // Header of a word: 16 bits each for its number of ids and of bytes.
-constexpr size_t kMostIds = 0xFFFF, kMostBytes = 0xFFFF;
+constexpr size_t kMostIds = 0xFFFF, kMostWordBytes = 0xFFFF;
 size_t ids_of(int32_t header) { return static_cast<uint32_t>(header) & kMostIds; }
-size_t bytes_of(int32_t header) { return static_cast<uint32_t>(header) >> 16; }
+size_t piece_bytes(int32_t header) { return static_cast<uint32_t>(header) >> 16; }
 int32_t header_of(size_t ids, size_t bytes) { return static_cast<int32_t>(bytes << 16 | ids); }
 
 // Index of the first place, probing from the hash's own, for which ends(place) holds.
@@ -33,7 +33,7 @@ size_t probe(const Places& places, size_t hash, const F& ends) {
 
 bool WordTable::is_at(const Place& place, const HashedWord& word) const {
   const int32_t* const at = block_.data() + place.begin;
-  return place.hash == static_cast<uint32_t>(word.hash) && bytes_of(*at) == word.text.size() &&
+  return place.hash == static_cast<uint32_t>(word.hash) && piece_bytes(*at) == word.text.size() &&
          std::memcmp(at + 1 + ids_of(*at), word.text.data(), word.text.size()) == 0;
 }
 
@@ -64,7 +64,8 @@ void WordTable::grow() {
 
 void WordTable::insert(const HashedWord& word, std::span<const int32_t> ids) {
   const size_t bytes = word.text.size(), numbers = 1 + ids.size() + (bytes + 3) / 4;
-  if (bytes > kMostBytes || ids.size() > kMostIds || block_.size() + numbers > kMostNumbers) return;
+  if (bytes > kMostWordBytes || ids.size() > kMostIds || block_.size() + numbers > kMostNumbers)
+    return;
   if (2 * (size_ + 1) > places_.size()) grow();
   Place& place = places_[index_of(word)];
   if (!place.is_free()) return;

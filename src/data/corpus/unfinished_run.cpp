@@ -27,7 +27,7 @@ bool is_own_file(const std::string& file) {
 }
 
 // Names of files may be invalid UTF-8.
-std::string text_of(const json& value) {
+std::string as_text(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -95,10 +95,10 @@ std::string different_input(const json& before, const json& now) {
     return fmt::format("{}, now {}", counted(std::ssize(before), "input"), now.size());
   for (size_t i = 0; i < now.size(); ++i)
     if (before[i].at("file") != now[i].at("file"))
-      return fmt::format("input {}, now {}", text_of(before[i].at("file")),
-                         text_of(now[i].at("file")));
+      return fmt::format("input {}, now {}", as_text(before[i].at("file")),
+                         as_text(now[i].at("file")));
     else if (before[i] != now[i])
-      return fmt::format("input {} was modified since", text_of(now[i].at("file")));
+      return fmt::format("input {} was modified since", as_text(now[i].at("file")));
   return "";
 }
 
@@ -129,7 +129,7 @@ UnfinishedRun::UnfinishedRun(FileSystem& fs, const std::string& output, json run
     : fs_(fs),
       output_(output),
       path_(in_directory(output, kDirectory)),
-      run_(json::parse(text_of(run))) {
+      run_(json::parse(as_text(run))) {
   if (fs_.exists(progress_path())) find(overwrite);
   saved_ = found_.has_value();
   if (!found_) fs_.remove_tree(path_);
@@ -150,7 +150,7 @@ std::string UnfinishedRun::difference(const json& found) const {
     const json then = before.value(key, json());
     if (then == now || (key == "on_bad_document" && !bad_met)) continue;
     if (key == "inputs") return different_input(then, now);
-    return fmt::format("{} {}, now {}", key, text_of(then), text_of(now));
+    return fmt::format("{} {}, now {}", key, as_text(then), as_text(now));
   }
   return "";
 }
@@ -159,7 +159,7 @@ void UnfinishedRun::find(Overwrite overwrite) try {
   const json found = parse_plain_json(fs_.read_file(progress_path()), progress_path());
   if (found.at("format") != kFormat)
     throw error("{}: has format {}; expected {}; remove the directory to begin anew",
-                progress_path(), text_of(found.at("format")), kFormat);
+                progress_path(), as_text(found.at("format")), kFormat);
   const std::string differs = difference(found);
   if (differs.empty()) {
     found_ = progress_from(found);
@@ -184,7 +184,7 @@ void UnfinishedRun::save(const TokenizeProgress& progress) {
                      {"run", run_},
                      {"position", json_of(progress.position)},
                      {"splits", splits}};
-  write_file_atomically(fs_, progress_path(), bytes_of(text_of(content) + "\n"));
+  write_file_atomically(fs_, progress_path(), bytes_of(as_text(content) + "\n"));
   saved_ = true;
 }
 

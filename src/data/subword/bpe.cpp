@@ -84,11 +84,6 @@ class Joining {
   std::vector<Candidate> heap_;
 };
 
-size_t character_bytes(char lead) {
-  const auto byte = static_cast<unsigned char>(lead);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
 }  // namespace
 
 Bpe::Bpe(const Vocabulary& vocabulary, Merges merges, const BpeOptions& options)

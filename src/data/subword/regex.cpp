@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kMaxPatternBytes = 1 << 14;
 constexpr size_t kFirstStackBytes = 32 << 10, kMostStackBytes = 1 << 20;
-constexpr uint32_t kMostSteps = 10'000'000;  // of a search
-constexpr uint32_t kMostHeapKiB = 16 << 10;  // of a search
+constexpr uint32_t kMostMatchSteps = 10'000'000;  // of a search
+constexpr uint32_t kMostHeapKiB = 16 << 10;       // of a search
 
 std::string message_of(int code) {
   PCRE2_UCHAR text[256];
@@ -25,7 +25,7 @@ struct SearchState {
         context(pcre2_match_context_create(nullptr)),
         stack(pcre2_jit_stack_create(kFirstStackBytes, kMostStackBytes, nullptr)) {
     check(matched != nullptr && context != nullptr, "no memory for a search");
-    pcre2_set_match_limit(context, kMostSteps);
+    pcre2_set_match_limit(context, kMostMatchSteps);
     pcre2_set_heap_limit(context, kMostHeapKiB);
     if (stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
   }
@@ -42,7 +42,7 @@ struct SearchState {
   pcre2_jit_stack* stack;  // null where the library has no compiler to machine code
 };
 
-PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+PCRE2_SPTR pcre_text(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void Regex::compile(std::string_view pattern, uint32_t options) {
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
       pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  code_.reset(pcre2_compile(bytes_of(pattern), pattern.size(), options | PCRE2_UTF, &failure, &at,
+  code_.reset(pcre2_compile(pcre_text(pattern), pattern.size(), options | PCRE2_UTF, &failure, &at,
                             context.get()));
   if (!code_) throw error("the regular expression '{}': {}", pattern_, message_of(failure));
   uint32_t can_be_empty = 0;
@@ -87,7 +87,7 @@ Regex Regex::of_text(std::string_view text) {
 
 std::optional<TextRange> Regex::find(std::string_view text, size_t from) const {
   thread_local const SearchState state;
-  const int found = pcre2_match(code_.get(), bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK,
+  const int found = pcre2_match(code_.get(), pcre_text(text), text.size(), from, PCRE2_NO_UTF_CHECK,
                                 state.matched, state.context);
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (found < 0)

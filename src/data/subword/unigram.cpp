@@ -9,11 +9,6 @@ namespace {
 
 constexpr double kUnknownPenalty = 10;
 
-size_t character_bytes(char lead) {
-  const auto byte = static_cast<unsigned char>(lead);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
 [[noreturn]] void throw_no_unknown() {
   throw error("a character has no piece, and the model has no unk_id");
 }

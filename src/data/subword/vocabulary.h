@@ -38,6 +38,12 @@ class Vocabulary {
   std::vector<const std::string*> texts_;  // of ids_, whose keys stay where they are
 };
 
+// Of the character of UTF-8 that begins with this byte.
+inline size_t character_bytes(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
 // Bytes spelled as printable characters, as GPT-2's vocabulary has them.
 
 std::string byte_level_text(std::string_view bytes);

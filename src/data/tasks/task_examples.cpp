@@ -15,13 +15,13 @@ namespace {
 using nlohmann::json;  // of objects with any number of keys in time that grows with it
 
 constexpr size_t kMostLineBytes = 1 << 20;
-constexpr int64_t kMostBytes = 256 << 20;  // of all lines of a task
+constexpr int64_t kMostTaskBytes = 256 << 20;  // of all lines of a task
 constexpr size_t kMostChoices = 64;
 
 // --- fields --------------------------------------------------------------------------------------
 
 // For messages.
-std::string shown(const json& value) {
+std::string shown_field(const json& value) {
   if (value.is_object()) return "an object";
   return value.is_array() ? "a list" : describe(Json(value));
 }
@@ -34,18 +34,20 @@ const json& field(const json& object, const char* key) {
 
 std::string text_of(const json& object, const char* key) {
   const json& value = field(object, key);
-  if (!value.is_string()) throw error("{}: expected a text, found {}", key, shown(value));
+  if (!value.is_string()) throw error("{}: expected a text, found {}", key, shown_field(value));
   return value.get<std::string>();
 }
 
 std::vector<std::string> texts_of(const json& object, const char* key) {
   const json& value = field(object, key);
-  if (!value.is_array()) throw error("{}: expected a list of texts, found {}", key, shown(value));
+  if (!value.is_array())
+    throw error("{}: expected a list of texts, found {}", key, shown_field(value));
   if (value.empty() || value.size() > kMostChoices)
     throw error("{}: expected 1 to {} texts, found {}", key, kMostChoices, value.size());
   std::vector<std::string> texts;
   for (const json& text : value) {
-    if (!text.is_string()) throw error("{}: expected texts, found among them {}", key, shown(text));
+    if (!text.is_string())
+      throw error("{}: expected texts, found among them {}", key, shown_field(text));
     texts.push_back(text.get<std::string>());
   }
   return texts;
@@ -56,7 +58,7 @@ int64_t place_of(const json& object, const char* key, size_t count) {
   const json& value = field(object, key);
   for (size_t i = 0; i < count; ++i)
     if (value == json(i) || value == json(std::to_string(i))) return int64_t(i);
-  throw error("{}: expected a number from 0 to {}, found {}", key, count - 1, shown(value));
+  throw error("{}: expected a number from 0 to {}, found {}", key, count - 1, shown_field(value));
 }
 
 // --- preprocessing -------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ std::string question(const std::string& text) { return "Question: " + text + "\n
 TaskExample arc(const json& line) {
   const json& choices = field(line, "choices");
   if (!choices.is_object())
-    throw error("choices: expected an object of text and label, found {}", shown(choices));
+    throw error("choices: expected an object of text and label, found {}", shown_field(choices));
   const std::vector<std::string> texts = texts_of(choices, "text"),
                                  labels = texts_of(choices, "label");
   if (texts.size() != labels.size())
@@ -127,7 +129,7 @@ TaskExample arc(const json& line) {
   const auto found = std::ranges::find(labels, text_of(line, "answerKey"));
   if (found == labels.end())
     throw error("answerKey: expected one of choices.label, {}, found {}", describe(Json(labels)),
-                shown(line.at("answerKey")));
+                shown_field(line.at("answerKey")));
   return with_choices(question(text_of(line, "question")), texts, found - labels.begin());
 }
 
@@ -179,7 +181,7 @@ std::string_view fields_of(TaskKind kind) {
 json parsed(const std::string& line) {
   try {
     json value = json::parse(line);
-    if (!value.is_object()) throw error("expected an object, found {}", shown(value));
+    if (!value.is_object()) throw error("expected an object, found {}", shown_field(value));
     return value;
   } catch (const json::exception& e) {
     throw error("is not JSON: {}", library_message(e.what()));
@@ -213,8 +215,8 @@ class ExampleReader {
 
   void take(const std::string& line, std::string place) {
     bytes_ += std::ssize(line);
-    if (bytes_ > kMostBytes)
-      throw error("{}: there is more than {} of {}", place, format_bytes(double(kMostBytes)),
+    if (bytes_ > kMostTaskBytes)
+      throw error("{}: there is more than {} of {}", place, format_bytes(double(kMostTaskBytes)),
                   name_of(kind_));
     try {
       examples_.push_back(example_of(kind_, parsed(line)));

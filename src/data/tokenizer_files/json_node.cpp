@@ -12,7 +12,7 @@ namespace {
 const nlohmann::json kNull;
 constexpr size_t kMostShown = 60;
 
-std::string shown(const nlohmann::json& value) {
+std::string shown_value(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return fmt::format("a list of {}", value.size());
   const std::string text =
@@ -23,7 +23,7 @@ std::string shown(const nlohmann::json& value) {
 }  // namespace
 
 void JsonNode::refuse(std::string_view expected) const {
-  throw error("{}: found {}; {}", path_, shown(*value_), expected);
+  throw error("{}: found {}; {}", path_, shown_value(*value_), expected);
 }
 
 JsonNode JsonNode::operator[](const std::string& key) const {

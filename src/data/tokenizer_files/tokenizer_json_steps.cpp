@@ -9,7 +9,7 @@ namespace mpt {
 namespace {
 
 constexpr int kMostLevels = 8;  // of sequences within each other
-constexpr int64_t kMostSteps = 100;
+constexpr int64_t kMostTextSteps = 100;
 constexpr size_t kMostTextBytes = 256;  // that a step puts in
 
 // GPT-2's, which ByteLevel has built in.
@@ -28,12 +28,12 @@ void for_each_step(const JsonNode& node, const char* key, const F& read, int64_t
   if (level == kMostLevels) node.refuse("expected fewer sequences within each other");
   const JsonList parts = node[key].list();
   if ((left -= std::ssize(parts)) < 0)
-    node[key].refuse(fmt::format("expected at most {} steps in all", kMostSteps));
+    node[key].refuse(fmt::format("expected at most {} steps in all", kMostTextSteps));
   for (const JsonNode& part : parts) for_each_step(part, key, read, left, level + 1);
 }
 template <class F>
 void for_each_step(const JsonNode& node, const char* key, const F& read) {
-  int64_t left = kMostSteps;
+  int64_t left = kMostTextSteps;
   for_each_step(node, key, read, left);
 }
 

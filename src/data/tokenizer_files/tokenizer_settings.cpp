@@ -21,7 +21,7 @@ json object_in(FileSystem& fs, const std::string& path) {
 }
 
 // A token is its text, or an object with it.
-std::string text_of(const json& token) {
+std::string token_text(const json& token) {
   if (token.is_string()) return token.get<std::string>();
   const auto content = token.is_object() ? token.find("content") : token.end();
   return content != token.end() && content->is_string() ? content->get<std::string>() : "";
@@ -39,7 +39,7 @@ void add_tokens_of_ids(const json& tokens, std::map<int64_t, std::string>& added
   for (const auto& [number, token] : tokens.items()) {
     int64_t id = 0;
     const char* const end = number.data() + number.size();
-    if (std::from_chars(number.data(), end, id).ec == std::errc()) added[id] = text_of(token);
+    if (std::from_chars(number.data(), end, id).ec == std::errc()) added[id] = token_text(token);
   }
 }
 
@@ -48,8 +48,8 @@ void add_tokens_of_ids(const json& tokens, std::map<int64_t, std::string>& added
 TokenizerSettings read_tokenizer_settings(FileSystem& fs, const std::string& directory) {
   const json config = object_in(fs, in_directory(directory, kTokenizerConfig));
   const auto value = [&](const char* key) { return config.value(key, json()); };
-  TokenizerSettings settings{.bos_token = text_of(value("bos_token")),
-                             .eos_token = text_of(value("eos_token"))};
+  TokenizerSettings settings{.bos_token = token_text(value("bos_token")),
+                             .eos_token = token_text(value("eos_token"))};
   for (const char* const key : {"add_bos_token", kTextsBeginWithBos})
     if (const json flag = value(key); flag.is_boolean()) settings.begin_with_bos = flag.get<bool>();
   add_ids_of_tokens(object_in(fs, in_directory(directory, "added_tokens.json")), settings.added);

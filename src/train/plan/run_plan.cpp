@@ -269,10 +269,10 @@ nlohmann::ordered_json shards_json(const PlannedShards& shards) {
 nlohmann::ordered_json epochs_json(const std::vector<CorpusEpochs>& corpora) {
   if (corpora.empty()) return nullptr;
   if (corpora.size() == 1) return corpora.front().epochs;
-  nlohmann::ordered_json json;
+  nlohmann::ordered_json by_name;
   for (const CorpusEpochs& one : corpora)
-    json[one.corpus] = {{"part_of_rows", one.part_of_rows}, {"epochs", one.epochs}};
-  return json;
+    by_name[one.corpus] = {{"part_of_rows", one.part_of_rows}, {"epochs", one.epochs}};
+  return by_name;
 }
 
 nlohmann::ordered_json data_json(const RunConfig& config, const RunPlan& plan) {

@@ -24,7 +24,7 @@ struct Span {
   [[nodiscard]] bool empty() const { return !(least <= most); }
 };
 
-struct Bucket {
+struct ChartBucket {
   double step = 0, mean = 0;
   Span values;
 };
@@ -44,16 +44,16 @@ std::vector<double> marks_of(const RecordedCurve& curve) {
 }
 
 // Consecutive stretches of steps.
-std::vector<Bucket> buckets_of(const RecordedCurve& curve, int64_t most_points) {
+std::vector<ChartBucket> buckets_of(const RecordedCurve& curve, int64_t most_points) {
   std::vector<RecordedPoint> finite;
   for (const RecordedPoint& point : curve)
     if (is_drawn(point.value)) finite.push_back(point);
   const auto count = std::min<int64_t>(int64_t(finite.size()), most_points);
-  std::vector<Bucket> buckets;
+  std::vector<ChartBucket> buckets;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = int64_t(finite.size()) * i / count;
     const int64_t end = int64_t(finite.size()) * (i + 1) / count;
-    Bucket bucket;
+    ChartBucket bucket;
     for (int64_t k = begin; k < end; ++k) {
       bucket.step += double(finite[size_t(k)].step) / double(end - begin);
       bucket.mean += finite[size_t(k)].value / double(end - begin);
@@ -88,10 +88,10 @@ Span widened(Span span) {
   return {span.least - margin, span.most + margin};
 }
 
-Span values_of(const std::vector<std::vector<Bucket>>& curves) {
+Span values_of(const std::vector<std::vector<ChartBucket>>& curves) {
   Span all;
   for (const auto& curve : curves)
-    for (const Bucket& bucket : curve) {
+    for (const ChartBucket& bucket : curve) {
       all.take(bucket.values.least);
       all.take(bucket.values.most);
     }
@@ -99,11 +99,11 @@ Span values_of(const std::vector<std::vector<Bucket>>& curves) {
 }
 
 // A few values far above all others would make a line of the rest.
-Span without_spikes(const std::vector<std::vector<Bucket>>& curves) {
+Span without_spikes(const std::vector<std::vector<ChartBucket>>& curves) {
   Span all = values_of(curves);
   std::vector<double> most;
   for (const auto& curve : curves)
-    for (const Bucket& bucket : curve) most.push_back(bucket.values.most);
+    for (const ChartBucket& bucket : curve) most.push_back(bucket.values.most);
   if (most.size() < 20) return all;
   std::sort(most.begin(), most.end());
   const double high = most[most.size() * 95 / 100], low = all.least;
@@ -144,22 +144,22 @@ class Plot {
       path += fmt::format("M{:.1f} {}v-8", at_x(step), kHeight - kBottom);
     return path.empty() ? "" : fmt::format("<path class=mark d=\"{}\"/>", path);
   }
-  [[nodiscard]] std::string band(const std::vector<Bucket>& buckets, int64_t color) const {
+  [[nodiscard]] std::string band(const std::vector<ChartBucket>& buckets, int64_t color) const {
     std::string path, back;
-    for (const Bucket& bucket : buckets)
+    for (const ChartBucket& bucket : buckets)
       path += point(path.empty() ? 'M' : 'L', bucket.step, bucket.values.most);
     for (size_t i = buckets.size(); i-- > 0;)
       back += point('L', buckets[i].step, buckets[i].values.least);
     return fmt::format("<path class=\"band c{}\" d=\"{}{}Z\"/>", color, path, back);
   }
-  [[nodiscard]] std::string line(const std::vector<Bucket>& buckets,
+  [[nodiscard]] std::string line(const std::vector<ChartBucket>& buckets,
                                  const ChartCurve& curve) const {
     std::string path, dots;
-    for (const Bucket& bucket : buckets)
+    for (const ChartBucket& bucket : buckets)
       path += point(path.empty() ? 'M' : 'L', bucket.step, bucket.mean);
     constexpr size_t kFew = 24;
     if (curve.points->size() <= kFew)
-      for (const Bucket& bucket : buckets)
+      for (const ChartBucket& bucket : buckets)
         dots += fmt::format("<circle class=\"dot c{}\" cx={:.1f} cy={:.1f} r=2.6 />", curve.color,
                             at_x(bucket.step), at_y(bucket.mean));
     return fmt::format("<path class=\"line c{}\" d=\"{}\"><title>{}</title></path>{}", curve.color,
@@ -213,7 +213,7 @@ std::string html_text(std::string_view text) {
 }
 
 std::string chart_svg(const Chart& chart, int64_t most_points) {
-  std::vector<std::vector<Bucket>> curves;
+  std::vector<std::vector<ChartBucket>> curves;
   Span steps;
   for (const ChartCurve& curve : chart.curves) {
     curves.push_back(buckets_of(*curve.points, most_points));

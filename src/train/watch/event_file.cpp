@@ -30,7 +30,7 @@ void append_little_endian(std::string& bytes, uint64_t value, int count) {
 
 // --- protocol buffers: the fields of event.proto and summary.proto that are written -------------
 
-enum WireType : uint32_t { kVarint = 0, kEightBytes = 1, kLength = 2, kFourBytes = 5 };
+enum WireType : uint32_t { kVarint = 0, kEightBytes = 1, kLengthDelimited = 2, kFourBytes = 5 };
 
 void append_varint(std::string& bytes, uint64_t value) {
   for (; value >= 0x80; value >>= 7) bytes += char(value | 0x80);
@@ -40,7 +40,7 @@ void append_key(std::string& bytes, uint32_t field, WireType type) {
   append_varint(bytes, field << 3 | type);
 }
 void append_bytes(std::string& bytes, uint32_t field, std::string_view value) {
-  append_key(bytes, field, kLength);
+  append_key(bytes, field, kLengthDelimited);
   append_varint(bytes, value.size());
   bytes += value;
 }

@@ -16,7 +16,7 @@ namespace mpt {
 namespace {
 
 using nlohmann::json;
-using Runs = std::vector<RunRecords>;
+using PageRuns = std::vector<RunRecords>;
 
 // Bytes for curves, the table of differences, whole configurations, and samples.
 constexpr int64_t kCurveBytes = 800'000, kDifferenceBytes = 200'000, kConfigBytes = 300'000,
@@ -141,7 +141,7 @@ std::string_view state_class(RunState state) {
   return state == RunState::kComplete ? "good" : state == RunState::kUnfinished ? "open" : "bad";
 }
 
-std::string name_cell(const Runs& runs, size_t i, std::string_view element = "td") {
+std::string name_cell(const PageRuns& runs, size_t i, std::string_view element = "td") {
   return fmt::format("<{0} class=\"name c{1}\">{2}</{0}>", element, i,
                      short_html(runs[i].name, kMostNameBytes));
 }
@@ -153,7 +153,7 @@ int64_t not_finite(const RunRecords& run) {
   });
 }
 
-std::string outcome_row(const Runs& runs, size_t i, int64_t most_steps) {
+std::string outcome_row(const PageRuns& runs, size_t i, int64_t most_steps) {
   const RunRecords& run = runs[i];
   const RunState state = state_of(run);
   const RecordedCurve *losses = curve_of(run, "train/loss"),
@@ -174,7 +174,7 @@ std::string outcome_row(const Runs& runs, size_t i, int64_t most_steps) {
              not_finite(run), run.rolled_back, run.resumed);
 }
 
-std::string outcomes(const Runs& runs) {
+std::string outcomes(const PageRuns& runs) {
   int64_t most_steps = 0;
   for (const RunRecords& run : runs)
     most_steps = std::max({most_steps, run.last_step, planned_steps(run)});
@@ -200,7 +200,7 @@ struct Panel {
 };
 
 // Of each set the loss; that over all sets first.
-std::vector<Panel> validation_panels(const Runs& runs) {
+std::vector<Panel> validation_panels(const PageRuns& runs) {
   constexpr std::string_view kBefore = "validation/", kAfter = "/loss";
   std::set<std::string> sets;
   for (const RunRecords& run : runs)
@@ -214,7 +214,7 @@ std::vector<Panel> validation_panels(const Runs& runs) {
   return panels;
 }
 
-std::vector<Panel> panels_of(const Runs& runs) {
+std::vector<Panel> panels_of(const PageRuns& runs) {
   std::vector<Panel> panels{{"Training loss", "train/loss", "nats per token"}};
   std::vector<Panel> validation = validation_panels(runs);
   if (validation.size() > kMostValidationSets) validation.resize(kMostValidationSets);
@@ -231,7 +231,7 @@ std::vector<Panel> panels_of(const Runs& runs) {
   return panels;
 }
 
-std::string figure(const Runs& runs, const Panel& panel, int64_t most_points) {
+std::string figure(const PageRuns& runs, const Panel& panel, int64_t most_points) {
   Chart chart{short_html(panel.title, kMostNameBytes), panel.unit, {}};
   for (size_t i = 0; i < runs.size(); ++i)
     if (const RecordedCurve* curve = curve_of(runs[i], panel.tag))
@@ -240,7 +240,7 @@ std::string figure(const Runs& runs, const Panel& panel, int64_t most_points) {
                      chart_svg(chart, most_points));
 }
 
-std::string curves(const Runs& runs) {
+std::string curves(const PageRuns& runs) {
   constexpr int64_t kPointBytes = 40;  // a point of a line and two of its band
   const std::vector<Panel> panels = panels_of(runs);
   const auto count = int64_t(std::max<size_t>(panels.size() * runs.size(), 1));
@@ -289,7 +289,7 @@ std::string samples_of(const RunRecords& run, int64_t most_bytes) {
   return html + "</tr></table>";
 }
 
-std::string samples(const Runs& runs) {
+std::string samples(const PageRuns& runs) {
   std::string html;
   for (size_t i = 0; i < runs.size(); ++i)
     if (!runs[i].samples.empty())
@@ -302,7 +302,7 @@ std::string samples(const Runs& runs) {
 
 // --- memory, configurations, environment --------------------------------------------------------
 
-std::string memory(const Runs& runs) {
+std::string memory(const PageRuns& runs) {
   constexpr size_t kMostPurposes = 32;
   std::vector<std::string> purposes;
   for (const RunRecords& run : runs) {
@@ -343,7 +343,7 @@ std::map<std::string, std::string> flat_config(const json& config) {
   return flat;
 }
 
-std::string differences(const Runs& runs) {
+std::string differences(const PageRuns& runs) {
   if (runs.size() < 2) return "";
   std::vector<std::map<std::string, std::string>> configs;
   std::set<std::string> keys;
@@ -380,7 +380,7 @@ std::string differences(const Runs& runs) {
   return html;
 }
 
-std::string environment(const Runs& runs) {
+std::string environment(const PageRuns& runs) {
   constexpr std::array kKeys{"program", "started_at", "device", "gemms", "attention", "ranks"};
   constexpr int64_t kMostValue = 1000;
   std::string html = "<h2>Environment</h2><div class=card><table><tr><th>run";
@@ -397,7 +397,7 @@ std::string environment(const Runs& runs) {
   return html + "</tr></table></div>\n";
 }
 
-std::string configurations(const Runs& runs) {
+std::string configurations(const PageRuns& runs) {
   std::string html = "<h2>Configurations</h2>";
   for (const RunRecords& run : runs) {
     const std::string text = run.config.is_null()
@@ -420,7 +420,7 @@ RunState state_of(const RunRecords& run) {
   return planned > 0 && run.last_step >= planned ? RunState::kComplete : RunState::kUnfinished;
 }
 
-std::string run_page(const Runs& runs) {
+std::string run_page(const PageRuns& runs) {
   if (runs.empty() || runs.size() > kMostPageRuns)
     throw error("{} runs for one page; it takes 1 to {}", runs.size(), kMostPageRuns);
   const std::string title = runs.size() == 1 ? short_html(runs[0].name, kMostNameBytes)

@@ -20,7 +20,7 @@ using Field = CompactReader::Field;
 
 static_assert(std::endian::native == std::endian::little, "Parquet is little-endian");
 
-constexpr std::string_view kMagic = "PAR1";
+constexpr std::string_view kParquetMagic = "PAR1";
 constexpr std::string_view kEncryptedMagic = "PARE";
 constexpr int64_t kTailBytes = 8;  // the footer's length and the magic
 constexpr int64_t kMostFooterBytes = int64_t{64} << 20;
@@ -37,16 +37,17 @@ std::string read_text(const ReadableFile& file, int64_t offset, int64_t count) {
 }
 
 std::string footer_of(const ReadableFile& file, const std::string& path) {
-  const int64_t size = file.size(), least = std::ssize(kMagic) + kTailBytes;
-  const std::string begin = read_text(file, 0, std::min<int64_t>(size, std::ssize(kMagic)));
+  const int64_t size = file.size(), least = std::ssize(kParquetMagic) + kTailBytes;
+  const std::string begin = read_text(file, 0, std::min<int64_t>(size, std::ssize(kParquetMagic)));
   if (begin == kEncryptedMagic)
     throw error("{}: is an encrypted Parquet file, which cannot be read", path);
-  if (begin != kMagic) throw error("{}: is not a Parquet file, which begins with {}", path, kMagic);
+  if (begin != kParquetMagic)
+    throw error("{}: is not a Parquet file, which begins with {}", path, kParquetMagic);
   const std::string tail = size < least ? "" : read_text(file, size - kTailBytes, kTailBytes);
   if (tail.ends_with(kEncryptedMagic))
     throw error("{}: is an encrypted Parquet file, which cannot be read", path);
-  if (!tail.ends_with(kMagic))
-    throw error("{}: is truncated: a Parquet file ends with {}", path, kMagic);
+  if (!tail.ends_with(kParquetMagic))
+    throw error("{}: is truncated: a Parquet file ends with {}", path, kParquetMagic);
   uint32_t length;
   std::memcpy(&length, tail.data(), sizeof length);
   if (length > size - least || length > kMostFooterBytes)
@@ -206,8 +207,8 @@ ParquetChunk chunk_of(const ColumnMetadata& column, int64_t data_end) {
   ParquetChunk chunk{.begin = dictionary ? column.dictionary_page : column.data_page,
                      .values = column.values,
                      .codec = codec_of(column.codec)};
-  if (chunk.begin < std::ssize(kMagic) || chunk.begin > data_end || column.packed_bytes < 0 ||
-      column.packed_bytes > data_end - chunk.begin)
+  if (chunk.begin < std::ssize(kParquetMagic) || chunk.begin > data_end ||
+      column.packed_bytes < 0 || column.packed_bytes > data_end - chunk.begin)
     throw damage("a row group's text is said to lie in {} bytes at {}; the columns end at {}",
                  column.packed_bytes, chunk.begin, data_end);
   chunk.end = chunk.begin + column.packed_bytes;
@@ -285,9 +286,10 @@ void check_chunks(const ParquetColumn& column, int64_t file_bytes) {
 bool is_parquet_file(const std::string& path) {
   const auto file = posix_file_system().open_read(path);
   const int64_t size = file->size();
-  return size >= std::ssize(kMagic) + kTailBytes &&
-         read_text(*file, 0, std::ssize(kMagic)) == kMagic &&
-         read_text(*file, size - std::ssize(kMagic), std::ssize(kMagic)) == kMagic;
+  return size >= std::ssize(kParquetMagic) + kTailBytes &&
+         read_text(*file, 0, std::ssize(kParquetMagic)) == kParquetMagic &&
+         read_text(*file, size - std::ssize(kParquetMagic), std::ssize(kParquetMagic)) ==
+             kParquetMagic;
 }
 
 ParquetColumn read_parquet_column(const ReadableFile& file, const std::string& path,

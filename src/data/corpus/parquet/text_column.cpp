@@ -11,7 +11,7 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kHeaderBytes = int64_t{4} << 10;       // read at first
+constexpr int64_t kPageHeaderBytes = int64_t{4} << 10;   // read at first
 constexpr int64_t kMostHeaderBytes = int64_t{16} << 20;  // with statistics, which may be long
 
 using Kind = ParquetPage::Kind;
@@ -71,7 +71,7 @@ void ParquetTextColumn::load_page() {
 
 // The header's length is known only once it is read.
 ParquetPage ParquetTextColumn::read_header() {
-  for (int64_t wanted = kHeaderBytes;; wanted *= 4) {
+  for (int64_t wanted = kPageHeaderBytes;; wanted *= 4) {
     const int64_t count = std::min({wanted, end_ - at_, kMostHeaderBytes});
     header_.resize(static_cast<size_t>(count));
     file_->read(at_, std::as_writable_bytes(std::span(header_)));
