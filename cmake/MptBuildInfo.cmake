@@ -39,6 +39,7 @@ function(mpt_add_build_info target)
             -P ${PROJECT_SOURCE_DIR}/cmake/write_build_info.cmake
     COMMENT "Asking for the commit" VERBATIM)
   target_sources(${target} PRIVATE ${source})
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # another one for each commit
   set(instructions "the compiler's default")
   if(MPT_NATIVE)
     set(instructions "this machine (-march=native)")

@@ -1,5 +1,10 @@
-# mpt_layer(name DEPENDS ...): the library mpt_<name> of all sources in src/<name> but CUDA's, with the project's options.
-
+# mpt_layer(name [UNITS n] [ALONE regex] [OPTIMIZE level] DEPENDS ...): the library mpt_<name> of all sources in src/<name> but
+# CUDA's, with the project's options.
+#
+# A source takes longer to compile for the headers it includes than for its own lines. So sources are compiled as UNITS
+# units of many each, except those whose loops take a step's time or whose bits depend on what is inlined into them: the
+# paths that match ALONE, and the sources with options of their own. OPTIMIZE is for layers without such loops. With
+# MPT_UNITY=OFF every source compiles by itself, which finds missing includes; a job of CI does.
 include(CheckCXXSourceCompiles)
 
 # All processors with AMX have two AVX-512 units and keep their clock, which GCC's tuning does not know.
@@ -54,8 +59,22 @@ function(mpt_note_cuda_sources layer)
   endif()
 endfunction()
 
+# Compiles the sources of a target as `units` units, without those that match `alone`.
+function(mpt_join_sources target units alone)
+  get_target_property(sources ${target} SOURCES)
+  if(alone)
+    set(kept ${sources})
+    list(FILTER kept INCLUDE REGEX "${alone}")
+    set_source_files_properties(${kept} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    list(FILTER sources EXCLUDE REGEX "${alone}")
+  endif()
+  list(LENGTH sources count)
+  math(EXPR batch "(${count} + ${units} - 1) / ${units}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MPT_UNITY} UNITY_BUILD_BATCH_SIZE ${batch})
+endfunction()
+
 function(mpt_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITS;ALONE;OPTIMIZE" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
   if(NOT MPT_WITH_MPI)
     list(FILTER sources EXCLUDE REGEX "/mpi/[^/]*\\.cpp$")
@@ -77,6 +96,10 @@ function(mpt_layer name)
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ${ARG_DEPENDS})
   mpt_compile_options(${target})
+  if(ARG_UNITS)
+    mpt_join_sources(${target} ${ARG_UNITS} "${ARG_ALONE}")
+  endif()
+  target_compile_options(${target} PRIVATE ${ARG_OPTIMIZE})
   if(name IN_LIST mpt_exact_layers)
     mpt_exact_arithmetic(${target})
   endif()

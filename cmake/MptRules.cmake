@@ -1,5 +1,5 @@
-# A translation unit for each update rule of src/optim/rules, or for each of its steps where the header says how many
-# it has ("kSteps = 4;"), so that they compile side by side and an edit of a rule compiles its own again.
+# A translation unit for each update rule of src/optim/rules, or for every two of its steps where the header says how many
+# it has ("kSteps = 4;"), so that they compile in parallel and an edit of a rule compiles its own again.
 
 set(mpt_rules_directory ${PROJECT_SOURCE_DIR}/src/optim/rules)
 
@@ -19,8 +19,13 @@ function(mpt_rule_units variable)
     set(EXEC ${ARG_EXEC})
     set(EXEC_HEADER ${ARG_HEADER})
     math(EXPR last "${STEPS} - 1")
-    foreach(STEP RANGE ${last})
-      set(unit ${PROJECT_BINARY_DIR}/rules/${RULE}_${STEP}_${ARG_SUFFIX})
+    foreach(first RANGE 0 ${last} 2)
+      set(INSTANCES "MPT_RULE_STEP(${first})")
+      math(EXPR second "${first} + 1")
+      if(second LESS STEPS)
+        string(APPEND INSTANCES "\nMPT_RULE_STEP(${second})")
+      endif()
+      set(unit ${PROJECT_BINARY_DIR}/rules/${RULE}_${first}_${ARG_SUFFIX})
       configure_file(${PROJECT_SOURCE_DIR}/cmake/rule_unit.in ${unit} @ONLY)
       list(APPEND units ${unit})
     endforeach()
@@ -35,6 +40,7 @@ function(mpt_add_rule_units target)
   target_compile_definitions(${target} PRIVATE MPT_RULE_HEADERS=${count})
   mpt_rule_units(units EXEC CpuExec HEADER device/cpu/cpu_exec.h SUFFIX cpu.cpp)
   target_sources(${target} PRIVATE ${units})
+  set_source_files_properties(${units} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   mpt_rule_units(cuda_units EXEC CudaExec HEADER device/cuda/cuda_exec.cuh SUFFIX cuda.cu)
   mpt_note_cuda_sources(optim ${cuda_units})
 endfunction()

@@ -15,11 +15,14 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
+#include "support/files.h"
 #include "support/rank_threads.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
+
+using test::disk;
 
 using test::CapturedLog;
 using test::Fault;
@@ -31,8 +34,6 @@ using test::state_at;
 using test::StateOfRank;
 using test::TempDirectory;
 using test::UnsyncedRenames;
-
-FileSystem& fs = posix_file_system();
 
 // Closed until open() is called.
 class Gate {
@@ -109,7 +110,7 @@ StateToSave what_to_save(int64_t step, const StateOfRank& of) {
 std::string loaded_content(const std::string& path) {
   SmallTrainState run;
   HostMemoryDevice device;
-  load_checkpoint(fs, path, run.tensors, device);
+  load_checkpoint(disk, path, run.tensors, device);
   return run.content();
 }
 
@@ -118,7 +119,7 @@ std::string loaded_content(const std::string& path) {
 TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   const TempDirectory directory(test::memory_directory());
   Gate reading, syncing;
-  FaultFileSystem slow(fs);
+  FaultFileSystem slow(disk);
   slow.before_sync([&](const std::string&) { syncing.pass(); });
   SlowlyReadDevice device(reading);
   CheckpointStore store(slow, directory.path(), {});
@@ -152,7 +153,7 @@ TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   EXPECT_EQ(loaded_content(directory / "step_00000010"), SmallTrainState::content_of(1));
   EXPECT_EQ(report->step, 10);
   EXPECT_EQ(report->bytes,
-            fs.file_size(directory / "step_00000010/rank_00000_of_00001.safetensors"));
+            disk.file_size(directory / "step_00000010/rank_00000_of_00001.safetensors"));
   EXPECT_GT(report->seconds_paused, 0.025);
   EXPECT_GE(report->seconds, report->seconds_paused);
   EXPECT_NE(report->text().find("training paused"), std::string::npos);
@@ -162,7 +163,7 @@ TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
 
 TEST(AsyncCheckpoint, IsCommittedWhenEveryRankHasWritten) {
   const TempDirectory directory(test::memory_directory());
-  FaultFileSystem slow(fs);
+  FaultFileSystem slow(disk);
   Gate syncing;
   slow.before_sync([&](const std::string& path) {
     if (path.find("rank_00001") != std::string::npos) syncing.pass();
@@ -194,7 +195,7 @@ TEST(AsyncCheckpoint, ASaveThatIsGivenUpLeavesNothing) {
   const TempDirectory directory(test::memory_directory());
   Gate reading;
   SlowlyReadDevice device(reading);
-  CheckpointStore store(fs, directory.path(), {});
+  CheckpointStore store(disk, directory.path(), {});
   const StateOfRank run(Communicator::single());
   {
     CheckpointSaver saver(store, device);
@@ -203,21 +204,21 @@ TEST(AsyncCheckpoint, ASaveThatIsGivenUpLeavesNothing) {
     EXPECT_THROW(saver.begin(what_to_save(20, run)), LogicError);
     reading.open();
   }
-  EXPECT_TRUE(fs.list_directory(directory.path()).empty());
+  EXPECT_TRUE(disk.list_directory(directory.path()).empty());
 }
 
 TEST(AsyncCheckpoint, RanksThatSeeDifferentDisksAreRefused) {
   const TempDirectory one(test::memory_directory()), other(test::memory_directory());
   RankThreads(2).run([&](Communicator& group) {
     HostMemoryDevice device;
-    CheckpointStore store(fs, (group.rank() == 0 ? one : other).path(), {});
-    if (group.rank() == 1) fs.create_directories(store.staging_directory(10));
+    CheckpointStore store(disk, (group.rank() == 0 ? one : other).path(), {});
+    if (group.rank() == 1) disk.create_directories(store.staging_directory(10));
     const StateOfRank mine(group);
     CheckpointSaver saver(store, device, group);
     saver.begin(what_to_save(10, mine));
     EXPECT_ERROR(saver.finish(), "rank_00001_of_00002.safetensors", "output_dir must be the same");
   });
-  EXPECT_TRUE(fs.list_directory(one.path()).empty());
+  EXPECT_TRUE(disk.list_directory(one.path()).empty());
 }
 
 // --- failures ------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ TEST(AsyncCheckpoint, RanksThatSeeDifferentDisksAreRefused) {
 TEST(AsyncCheckpoint, AFailureOfOneRankIsThrownOnAll) {
   const TempDirectory directory(test::memory_directory());
   RankThreads(3).run([&](Communicator& group) {
-    FaultFileSystem mine_fails(fs);
+    FaultFileSystem mine_fails(disk);
     HostMemoryDevice device;
     CheckpointStore store(mine_fails, directory.path(), {});
     StateOfRank mine(group);
@@ -235,7 +236,7 @@ TEST(AsyncCheckpoint, AFailureOfOneRankIsThrownOnAll) {
     EXPECT_ERROR(saver.finish(), "step 10", "rank 2", "operation 4 fails");
     EXPECT_FALSE(saver.busy());
     static_cast<void>(group.gather_numbers(0));
-    EXPECT_TRUE(fs.list_directory(directory.path()).empty());
+    EXPECT_TRUE(disk.list_directory(directory.path()).empty());
     static_cast<void>(group.gather_numbers(0));
     saver.begin(what_to_save(20, mine));
     EXPECT_TRUE(saver.finish().has_value());
@@ -246,14 +247,14 @@ TEST(AsyncCheckpoint, AFailureOfOneRankIsThrownOnAll) {
   });
 }
 
-struct Scenario {
+struct AsyncScenario {
   const char* name;
   int64_t ranks;
   int64_t step;  // saved with the pattern 99 while the file system fails
 };
 constexpr int64_t kBefore = 10;  // saved before, with its own number as pattern
 
-class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Fault>> {
+class FailingAsyncSave : public testing::TestWithParam<std::tuple<AsyncScenario, Fault>> {
  protected:
   static constexpr int64_t kPattern = 99;
 
@@ -282,7 +283,7 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Faul
 
   // Everything that is listed is good, and holds what was saved at that step.
   static void expect_all_good(const std::string& directory, int64_t failed_step) {
-    const CheckpointStore store(fs, directory, {});
+    const CheckpointStore store(disk, directory, {});
     ASSERT_FALSE(store.list().empty());
     for (const CheckpointInfo& info : store.list()) {
       const std::string content = loaded_content(info.path);
@@ -293,9 +294,10 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Faul
     EXPECT_EQ(store.latest_good(), store.list().back().path);
   }
 
-  static void expect_saves_again(const std::string& directory, const Scenario& scenario) {
-    EXPECT_FALSE(save(fs, directory, 1, scenario.step, kPattern));
-    EXPECT_EQ(fs.list_directory(directory), std::vector{fmt::format("step_{:08}", scenario.step)});
+  static void expect_saves_again(const std::string& directory, const AsyncScenario& scenario) {
+    EXPECT_FALSE(save(disk, directory, 1, scenario.step, kPattern));
+    EXPECT_EQ(disk.list_directory(directory),
+              std::vector{fmt::format("step_{:08}", scenario.step)});
     EXPECT_EQ(loaded_content(fmt::format("{}/step_{:08}", directory, scenario.step)),
               SmallTrainState::content_of(kPattern));
   }
@@ -307,7 +309,7 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Faul
     const TempDirectory directory(test::memory_directory());
     const std::string checkpoints = directory / "checkpoints";
     std::filesystem::copy(before, checkpoints, std::filesystem::copy_options::recursive);
-    FaultFileSystem faulty(fs);
+    FaultFileSystem faulty(disk);
     faulty.fail_at(n, fault);
     const bool threw = save(faulty, checkpoints, scenario.ranks, scenario.step, kPattern);
     const bool broke = faulty.broke();
@@ -327,7 +329,7 @@ TEST_P(FailingAsyncSave, LeavesTheOldOrTheNewOne) {
   const auto& [scenario, fault] = GetParam();
   const CapturedLog quiet;
   const TempDirectory before(test::memory_directory());
-  save(fs, before.path(), scenario.ranks, kBefore, kBefore);
+  save(disk, before.path(), scenario.ranks, kBefore, kBefore);
   std::vector<std::optional<UnsyncedRenames>> power{std::nullopt};
   if (fault == Fault::kError || fault == Fault::kStop)
     power.insert(power.end(), {UnsyncedRenames::kKept, UnsyncedRenames::kUndone});
@@ -340,16 +342,15 @@ TEST_P(FailingAsyncSave, LeavesTheOldOrTheNewOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, FailingAsyncSave,
-                         testing::Combine(testing::Values(Scenario{"one_rank", 1, 20},
-                                                          Scenario{"three_ranks", 3, 20},
-                                                          Scenario{"three_ranks_replace", 3, 10}),
-                                          testing::Values(Fault::kError, Fault::kShortWrite,
-                                                          Fault::kStop, Fault::kStopShort)),
-                         [](const auto& test) {
-                           return fmt::format("{}_{}", std::get<0>(test.param).name,
-                                              name_of(std::get<1>(test.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Everywhere, FailingAsyncSave,
+    testing::Combine(
+        testing::Values(AsyncScenario{"one_rank", 1, 20}, AsyncScenario{"three_ranks", 3, 20},
+                        AsyncScenario{"three_ranks_replace", 3, 10}),
+        testing::Values(Fault::kError, Fault::kShortWrite, Fault::kStop, Fault::kStopShort)),
+    [](const auto& test) {
+      return fmt::format("{}_{}", std::get<0>(test.param).name, name_of(std::get<1>(test.param)));
+    });
 
 }  // namespace
 }  // namespace mpt

@@ -11,10 +11,13 @@
 #include "core/io/safetensors.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
+
+using test::disk;
 
 using nlohmann::json;
 using test::CapturedLog;
@@ -23,23 +26,21 @@ using test::SmallTrainState;
 using test::state_at;
 using test::TempDirectory;
 
-FileSystem& fs = posix_file_system();
-
 void write_text(const std::string& path, std::string_view text) {
-  const auto file = fs.create(path);
+  const auto file = disk.create(path);
   file->append(bytes_of(text));
   file->close();
 }
 
 void change_byte(const std::string& path, size_t at) {
-  std::string text = fs.read_file(path);
+  std::string text = disk.read_file(path);
   text.at(at) = static_cast<char>(text[at] ^ 1);
   write_text(path, text);
 }
 
 // Changes state.json and seals it again, as only a program can.
 void change_state(const std::string& directory, const std::function<void(json&)>& change) {
-  json content = json::parse(fs.read_file(directory + "/state.json"));
+  json content = json::parse(disk.read_file(directory + "/state.json"));
   change(content);
   content.erase("checksum");
   content["checksum"] = hash_bytes(bytes_of(content.dump()));
@@ -55,7 +56,7 @@ class DamagedCheckpoint : public testing::Test {
     run_.fill(2);
   }
   const TempDirectory directory_{test::memory_directory()};
-  CheckpointStore store_{fs, directory_.path(), {}};
+  CheckpointStore store_{disk, directory_.path(), {}};
   const std::string good = directory_ / "step_00000010";
   const std::string bad = directory_ / "step_00000020";
   const std::string tensors = bad + "/rank_00000_of_00001.safetensors";
@@ -81,15 +82,15 @@ class DamagedCheckpoint : public testing::Test {
 };
 
 TEST_F(DamagedCheckpoint, TensorsCutOff) {
-  fs.truncate(tensors, fs.file_size(tensors) - 1);
+  disk.truncate(tensors, disk.file_size(tensors) - 1);
   expect_skipped(tensors, "were saved");
 }
 TEST_F(DamagedCheckpoint, TensorsEmpty) {
-  fs.truncate(tensors, 0);
+  disk.truncate(tensors, 0);
   expect_skipped(tensors, "has 0 bytes");
 }
 TEST_F(DamagedCheckpoint, ByteOfATensorFlipped) {
-  change_byte(tensors, static_cast<size_t>(fs.file_size(tensors)) - 1);
+  change_byte(tensors, static_cast<size_t>(disk.file_size(tensors)) - 1);
   expect_skipped(tensors, "was altered");
 }
 TEST_F(DamagedCheckpoint, ByteOfTheHeaderFlipped) {
@@ -97,21 +98,21 @@ TEST_F(DamagedCheckpoint, ByteOfTheHeaderFlipped) {
   expect_skipped(tensors, "was altered");
 }
 TEST_F(DamagedCheckpoint, TensorsMissing) {
-  fs.remove_file(tensors);
+  disk.remove_file(tensors);
   expect_skipped(tensors, "is missing");
 }
 TEST_F(DamagedCheckpoint, TensorsAreADirectory) {
-  fs.remove_file(tensors);
-  fs.create_directory(tensors);
+  disk.remove_file(tensors);
+  disk.create_directory(tensors);
   expect_skipped(tensors, "is a directory");
 }
 TEST_F(DamagedCheckpoint, StateMissing) {
-  fs.remove_file(state);
+  disk.remove_file(state);
   expect_skipped(bad, "state.json is missing");
 }
 TEST_F(DamagedCheckpoint, StateIsADirectory) {
-  fs.remove_file(state);
-  fs.create_directory(state);
+  disk.remove_file(state);
+  disk.create_directory(state);
   expect_skipped(state, "is a directory");
 }
 TEST_F(DamagedCheckpoint, StateEmpty) {
@@ -119,7 +120,7 @@ TEST_F(DamagedCheckpoint, StateEmpty) {
   expect_skipped(state, "not valid JSON");
 }
 TEST_F(DamagedCheckpoint, StateCutOff) {
-  fs.truncate(state, fs.file_size(state) / 2);
+  disk.truncate(state, disk.file_size(state) / 2);
   expect_skipped(state, "not valid JSON");
 }
 TEST_F(DamagedCheckpoint, StateGarbage) {
@@ -144,13 +145,13 @@ TEST_F(DamagedCheckpoint, StateOfAnotherVersion) {
   expect_skipped(state, "has format version 3; this program reads versions 1 to 2");
 }
 TEST_F(DamagedCheckpoint, StateEditedByHand) {
-  json content = json::parse(fs.read_file(state));
+  json content = json::parse(disk.read_file(state));
   content["cursor"] = 5;
   write_text(state, content.dump());
   expect_skipped(state, "was altered");
 }
 TEST_F(DamagedCheckpoint, StateWithoutSeal) {
-  json content = json::parse(fs.read_file(state));
+  json content = json::parse(disk.read_file(state));
   content.erase("checksum");
   write_text(state, content.dump());
   expect_skipped(state, "was altered");
@@ -165,7 +166,7 @@ TEST_F(DamagedCheckpoint, StateWithAFieldOfWrongType) {
 }
 // Each of these was once taken for an integer, some by arithmetic that has no defined result.
 TEST_F(DamagedCheckpoint, StateWithNumbersThatAreNoIntegers) {
-  const json intact = json::parse(fs.read_file(state));
+  const json intact = json::parse(disk.read_file(state));
   for (const json& number : {json(1e300), json(-1e300), json(1.5), json(true), json(UINT64_MAX)}) {
     for (const char* key : {"step", "cursor", "tokens"}) {
       change_state(bad, [&](json& content) { content = intact, content[key] = number; });
@@ -212,7 +213,7 @@ TEST_F(DamagedCheckpoint, SameTensorsInTwoFiles) {
   expect_refused(bad + "/copy", "are also in");
 }
 TEST_F(DamagedCheckpoint, AllOfThem) {
-  for (const std::string& path : {good, bad}) fs.remove_file(path + "/state.json");
+  for (const std::string& path : {good, bad}) disk.remove_file(path + "/state.json");
   const CapturedLog log;
   EXPECT_EQ(store_.latest_good(), std::nullopt);
   EXPECT_TRUE(log.has(good) && log.has(bad));
@@ -232,7 +233,7 @@ TEST_F(DamagedCheckpoint, PathsThatAreNoCheckpoint) {
 // No change of a byte of state.json goes unnoticed unless it changes nothing (one white space for
 // another).
 TEST_F(DamagedCheckpoint, AnyByteOfStateChanged) {
-  const std::string text = fs.read_file(state);
+  const std::string text = disk.read_file(state);
   const json content = json::parse(text);
   for (size_t at = 0; at < text.size(); ++at) {
     std::string changed = text;
@@ -281,7 +282,7 @@ TEST_F(ForeignCheckpoint, OtherTypeOfSameSize) {
 TEST_F(ForeignCheckpoint, PartMayBeLoadedAlone) {
   const std::string before = run_.content();
   const std::span part = std::span(run_.tensors).first(2);
-  load_part_of_checkpoint(fs, bad, part, device_);
+  load_part_of_checkpoint(disk, bad, part, device_);
   EXPECT_EQ(device_.uploads, 2);
   const size_t bytes = 5 * 3 * 4 + 7 * 2;
   EXPECT_EQ(run_.content().substr(0, bytes), SmallTrainState::content_of(1).substr(0, bytes));
@@ -289,11 +290,11 @@ TEST_F(ForeignCheckpoint, PartMayBeLoadedAlone) {
 }
 TEST_F(ForeignCheckpoint, PartThatIsNotThere) {
   run_.tensors = {run_.tensors[0], {"lm_head.weight", run_.tensors[1].tensor, 1}};
-  EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), bad,
+  EXPECT_ERROR(load_part_of_checkpoint(disk, bad, run_.tensors, device_), bad,
                "no tensor 'lm_head.weight'");
   change_byte(tensors, 20);
   run_.tensors.pop_back();
-  EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), tensors, "was altered");
+  EXPECT_ERROR(load_part_of_checkpoint(disk, bad, run_.tensors, device_), tensors, "was altered");
   EXPECT_EQ(device_.uploads, 0);
 }
 TEST_F(ForeignCheckpoint, LoadingOneTensorTwiceIsABug) {

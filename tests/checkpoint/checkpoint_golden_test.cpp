@@ -3,6 +3,7 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_store.h"
+#include "config/run_config_json.h"
 #include "inference/loaded_model.h"
 #include "support/temp_directory.h"
 #include "train/training_model.h"

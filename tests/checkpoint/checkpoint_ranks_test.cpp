@@ -14,11 +14,14 @@
 #include "core/io/safetensors.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
+#include "support/files.h"
 #include "support/rank_threads.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
+
+using test::disk;
 
 using nlohmann::json;
 using test::CapturedLog;
@@ -29,12 +32,10 @@ using test::state_at;
 using test::StateOfRank;
 using test::TempDirectory;
 
-FileSystem& fs = posix_file_system();
-
 void save_by(int64_t ranks, const std::string& directory, int64_t step, int64_t k) {
   RankThreads(ranks).run([&](Communicator& group) {
     HostMemoryDevice device;
-    CheckpointStore store(fs, directory, {});
+    CheckpointStore store(disk, directory, {});
     StateOfRank mine(group);
     mine.fill(k);
     CheckpointSaver saver(store, device, group);
@@ -51,21 +52,21 @@ TEST_P(ElasticCheckpoint, LoadsOnAnyNumberOfRanks) {
   const TempDirectory directory(test::memory_directory());
   save_by(GetParam(), directory.path(), 10, 1);
   const std::string path = directory / "step_00000010";
-  EXPECT_EQ(std::ssize(fs.list_directory(path)), GetParam() + 1);
+  EXPECT_EQ(std::ssize(disk.list_directory(path)), GetParam() + 1);
   for (const int64_t ranks : {1, 2, 3, 4, 7}) {
     RankThreads(ranks).run([&](Communicator& group) {
       HostMemoryDevice device;
       StateOfRank mine(group);
       mine.fill(2);
-      EXPECT_EQ(verify_together(fs, path, group).step, 10);
-      const TrainState state = load_verified_checkpoint(fs, path, mine.all(), device);
+      EXPECT_EQ(verify_together(disk, path, group).step, 10);
+      const TrainState state = load_verified_checkpoint(disk, path, mine.all(), device);
       EXPECT_EQ(state.cursor, state_at(10).cursor);
       EXPECT_EQ(mine.content(), StateOfRank::content_of(group, 1, 2));
     });
   }
   SmallTrainState whole;
   HostMemoryDevice device;
-  load_checkpoint(fs, path, whole.tensors, device);
+  load_checkpoint(disk, path, whole.tensors, device);
   EXPECT_EQ(whole.content(), SmallTrainState::content_of(1));
 }
 INSTANTIATE_TEST_SUITE_P(From, ElasticCheckpoint, testing::Values(1, 2, 3, 4, 16));
@@ -74,16 +75,16 @@ TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndStretchesTheirNumbers
   const TempDirectory directory(test::memory_directory());
   save_by(2, directory.path(), 10, 1);
   const std::string path = directory / "step_00000010";
-  EXPECT_EQ(fs.list_directory(path),
+  EXPECT_EQ(disk.list_directory(path),
             (std::vector<std::string>{"rank_00000_of_00002.safetensors",
                                       "rank_00001_of_00002.safetensors", "state.json"}));
-  const SafetensorsReader first(fs, path + "/rank_00000_of_00002.safetensors");
-  const SafetensorsReader second(fs, path + "/rank_00001_of_00002.safetensors");
+  const SafetensorsReader first(disk, path + "/rank_00000_of_00002.safetensors");
+  const SafetensorsReader second(disk, path + "/rank_00001_of_00002.safetensors");
   EXPECT_EQ(first.at("model.embed.weight@0").description(), "F32 [7]");
   EXPECT_EQ(second.at("model.embed.weight@7").description(), "F32 [8]");
   EXPECT_EQ(first.at("counts").description(), "I32 [2, 2]");
   EXPECT_EQ(second.find("counts"), nullptr);
-  const json state = json::parse(fs.read_file(path + "/state.json"));
+  const json state = json::parse(disk.read_file(path + "/state.json"));
   EXPECT_EQ(state.at("version"), 2);
   EXPECT_EQ(
       state.at("files")[1].at("stretches")[0],
@@ -131,16 +132,16 @@ class DamagedByRanks : public testing::Test {
   // Changes state.json and seals it again, as only a program can.
   void change_state(const std::function<void(json&)>& change) const {
     const std::string path = bad + "/state.json";
-    json content = json::parse(fs.read_file(path));
+    json content = json::parse(disk.read_file(path));
     content.erase("checksum");
     change(content);
     content["checksum"] = hash_bytes(bytes_of(content.dump()));
-    write_file_atomically(fs, path, bytes_of(content.dump()));
+    write_file_atomically(disk, path, bytes_of(content.dump()));
   }
   // Another file in the place of one of them, as state.json would have it.
   void replace_file(int64_t rank, const std::vector<StoredTensorInfo>& tensors,
                     const json& stretches) const {
-    SafetensorsWriter out(fs, file(rank), tensors);
+    SafetensorsWriter out(disk, file(rank), tensors);
     for (const StoredTensorInfo& tensor : tensors)
       out.append(std::vector<std::byte>(static_cast<size_t>(tensor.bytes())));
     const auto [bytes, hash] = out.finish();
@@ -154,8 +155,8 @@ class DamagedByRanks : public testing::Test {
   void expect_refused(const std::string& culprit, const std::string& defect) const {
     SmallTrainState run;
     HostMemoryDevice device;
-    EXPECT_ERROR(load_checkpoint(fs, bad, run.tensors, device), culprit, defect);
-    EXPECT_ERROR(load_verified_checkpoint(fs, bad, whole_parts(run.tensors), device), culprit,
+    EXPECT_ERROR(load_checkpoint(disk, bad, run.tensors, device), culprit, defect);
+    EXPECT_ERROR(load_verified_checkpoint(disk, bad, whole_parts(run.tensors), device), culprit,
                  defect);
     EXPECT_EQ(device.uploads, 0);
     expect_skipped(defect);
@@ -164,7 +165,7 @@ class DamagedByRanks : public testing::Test {
   void expect_skipped(const std::string& defect) const {
     const CapturedLog log;
     RankThreads(2).run([&](Communicator& group) {
-      const CheckpointStore store(fs, directory_.path(), {});
+      const CheckpointStore store(disk, directory_.path(), {});
       EXPECT_EQ(store.latest_good(group), directory_ / "step_00000010");
     });
     EXPECT_TRUE(log.has(defect)) << log.text();
@@ -176,25 +177,25 @@ class DamagedByRanks : public testing::Test {
 };
 
 TEST_F(DamagedByRanks, FileMissing) {
-  fs.remove_file(file(1));
+  disk.remove_file(file(1));
   expect_refused(file(1), "is missing; the checkpoint is incomplete");
 }
 TEST_F(DamagedByRanks, FileCutOff) {
-  fs.truncate(file(2), fs.file_size(file(2)) - 1);
+  disk.truncate(file(2), disk.file_size(file(2)) - 1);
   expect_refused(file(2), "were saved");
 }
 // Of the same size: found by the hash alone, by whichever rank reads that file.
 TEST_F(DamagedByRanks, FileAltered) {
   for (const int64_t rank : {0, 1, 2}) {
-    const std::string text = fs.read_file(file(rank));
+    const std::string text = disk.read_file(file(rank));
     std::string changed = text;
     changed.back() = static_cast<char>(changed.back() ^ 1);
-    write_file_atomically(fs, file(rank), bytes_of(changed));
+    write_file_atomically(disk, file(rank), bytes_of(changed));
     expect_skipped(file(rank) + " was altered");
-    EXPECT_ERROR(verify_checkpoint(fs, bad), file(rank), "was altered");
-    EXPECT_NO_THROW(verify_share_of_checkpoint(fs, bad, (rank + 1) % 3, 3));
-    EXPECT_ERROR(verify_share_of_checkpoint(fs, bad, rank, 3), file(rank), "was altered");
-    write_file_atomically(fs, file(rank), bytes_of(text));
+    EXPECT_ERROR(verify_checkpoint(disk, bad), file(rank), "was altered");
+    EXPECT_NO_THROW(verify_share_of_checkpoint(disk, bad, (rank + 1) % 3, 3));
+    EXPECT_ERROR(verify_share_of_checkpoint(disk, bad, rank, 3), file(rank), "was altered");
+    write_file_atomically(disk, file(rank), bytes_of(text));
   }
 }
 TEST_F(DamagedByRanks, FileNotListed) {
@@ -269,7 +270,7 @@ TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
       before = content;
       content["files"][1]["stretches"][0].update(wrong);
     });
-    EXPECT_ERROR(read_checkpoint_state(fs, bad), bad + "/state.json",
+    EXPECT_ERROR(read_checkpoint_state(disk, bad), bad + "/state.json",
                  "are outside tensor 'model.embed.weight'");
     change_state([&](json& content) { content = before; });
   }
@@ -284,10 +285,10 @@ TEST_F(DamagedByRanks, NothingElseMayBeThereUnlessPartsAreLoaded) {
     std::vector<TensorPart> parts = mine.all();
     std::erase_if(parts,
                   [](const TensorPart& part) { return part.whole.name == "m/model.embed.weight"; });
-    EXPECT_ERROR(load_verified_checkpoint(fs, bad, parts, device), file(0),
+    EXPECT_ERROR(load_verified_checkpoint(disk, bad, parts, device), file(0),
                  "holds tensor 'm/model.embed.weight' (F32 [5, 3]), which this run does not have");
     EXPECT_EQ(device.uploads, 0);
-    load_part_of_verified_checkpoint(fs, bad, parts, device);
+    load_part_of_verified_checkpoint(disk, bad, parts, device);
     EXPECT_GT(device.uploads, 0);
   });
 }
@@ -296,7 +297,7 @@ TEST_F(DamagedByRanks, ElementsAskedForTwiceAreABug) {
   HostMemoryDevice device;
   const TensorPart whole = whole_part(run.tensors[0]);
   const auto load = [&](const std::vector<TensorPart>& parts) {
-    load_part_of_verified_checkpoint(fs, bad, parts, device);
+    load_part_of_verified_checkpoint(disk, bad, parts, device);
   };
   EXPECT_NO_THROW(load({{whole.whole, 8, 7}, {whole.whole, 0, 8}}));
   EXPECT_THROW(load({{whole.whole, 7, 8}, {whole.whole, 0, 8}}), LogicError);

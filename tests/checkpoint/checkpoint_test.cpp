@@ -15,10 +15,13 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
+
+using test::disk;
 
 using test::CapturedLog;
 using test::Fault;
@@ -28,8 +31,6 @@ using test::SmallTrainState;
 using test::state_at;
 using test::TempDirectory;
 using test::UnsyncedRenames;
-
-FileSystem& fs = posix_file_system();
 
 // Saves, at `step`, tensors filled with the pattern `k`.
 void save(CheckpointStore& store, int64_t step, int64_t k) {
@@ -53,12 +54,12 @@ std::vector<int64_t> steps_of(const CheckpointStore& store) {
 }
 
 std::vector<std::string> names_in(const std::string& directory) {
-  return fs.list_directory(directory);
+  return disk.list_directory(directory);
 }
 
 TEST(Checkpoint, RoundTripLeavesPaddingAlone) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory / "runs/a/checkpoints/", {});
+  CheckpointStore store(disk, directory / "runs/a/checkpoints/", {});
   SmallTrainState saved, loaded;
   saved.fill(1);
   loaded.fill(2);
@@ -84,9 +85,9 @@ TEST(Checkpoint, RoundTripLeavesPaddingAlone) {
 
 TEST(Checkpoint, TensorsAreSafetensorsOfLogicalShape) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {});
+  CheckpointStore store(disk, directory.path(), {});
   save(store, 1, 1);
-  const SafetensorsReader file(fs, directory / "step_00000001/rank_00000_of_00001.safetensors");
+  const SafetensorsReader file(disk, directory / "step_00000001/rank_00000_of_00001.safetensors");
   EXPECT_EQ(file.at("model.embed.weight").description(), "F32 [5, 3]");
   EXPECT_EQ(file.at("model.norm.weight").description(), "BF16 [7]");
   EXPECT_EQ(file.at("counts").description(), "I32 [2, 2]");
@@ -96,7 +97,7 @@ TEST(Checkpoint, TensorsAreSafetensorsOfLogicalShape) {
 
 TEST(Checkpoint, NothingButStateRoundTrips) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {});
+  CheckpointStore store(disk, directory.path(), {});
   HostMemoryDevice device;
   store.save({}, {}, device);
   const TrainState state = store.load(directory / "step_00000000", {}, device);
@@ -107,7 +108,7 @@ TEST(Checkpoint, NothingButStateRoundTrips) {
 
 TEST(Checkpoint, NumbersAndTextsOfStateSurvive) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {});
+  CheckpointStore store(disk, directory.path(), {});
   HostMemoryDevice device;
   constexpr double kInf = std::numeric_limits<double>::infinity();
   TrainState state = state_at(1);
@@ -136,7 +137,7 @@ TEST(Checkpoint, NumbersAndTextsOfStateSurvive) {
 TEST(Checkpoint, LargeTensorsGoThroughBoundedStaging) {
   constexpr int64_t kBlock = int64_t{16} << 20;
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {});
+  CheckpointStore store(disk, directory.path(), {});
   SmallTrainState saved, loaded;
   for (SmallTrainState* run : {&saved, &loaded}) {
     run->add("many_rows", DType::kBF16, 9, 1000001, 1000002, 2);  // 8 rows a block, and 1
@@ -153,22 +154,22 @@ TEST(Checkpoint, LargeTensorsGoThroughBoundedStaging) {
 
 TEST(Checkpoint, ListsOnlyCommittedDirectories) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory / "none", {});
+  CheckpointStore store(disk, directory / "none", {});
   EXPECT_TRUE(store.list().empty());
   EXPECT_EQ(store.latest_good(), std::nullopt);
   for (const char* name : {"step_00000002", "step_123456789", "step_00000010", "step_00000003.tmp",
                            "step_00000004.deleting", "step_00000005.abandoned", "step_5",
                            "step_000000010", "step_-0000001", "step_", "step_0000000x",
                            "xstep_00000006", "step_00000007 ", "step_99999999999999999999"}) {
-    fs.create_directories(directory / "none/" + name);
+    disk.create_directories(directory / "none/" + name);
   }
-  fs.create(directory / "none/step_00000008")->close();
+  disk.create(directory / "none/step_00000008")->close();
   EXPECT_EQ(steps_of(store), (std::vector<int64_t>{2, 10, 123456789}));
 }
 
 TEST(Checkpoint, SavingTheSameStepReplacesIt) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {});
+  CheckpointStore store(disk, directory.path(), {});
   save(store, 5, 1);
   save(store, 5, 2);
   EXPECT_EQ(loaded_content(store, directory / "step_00000005"), SmallTrainState::content_of(2));
@@ -179,10 +180,10 @@ TEST(Checkpoint, SavingTheSameStepReplacesIt) {
 // next save even if that one fails.
 TEST(Checkpoint, HalfReplacedStepStaysCommitted) {
   const TempDirectory directory;
-  FaultFileSystem faulty(fs);
+  FaultFileSystem faulty(disk);
   CheckpointStore store(faulty, directory.path(), {});
   save(store, 10, 1);
-  fs.rename(directory / "step_00000010", directory / "step_00000010.old");
+  disk.rename(directory / "step_00000010", directory / "step_00000010.old");
   EXPECT_EQ(store.latest_good(), directory / "step_00000010.old");
   faulty.fail_at(4, Fault::kError);
   EXPECT_ERROR(save(store, 20, 2), "operation 4");
@@ -192,12 +193,12 @@ TEST(Checkpoint, HalfReplacedStepStaysCommitted) {
 
 TEST(Checkpoint, FileInTheWayIsAnErrorAndStays) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {});
-  fs.create(directory / "step_00000005")->close();
+  CheckpointStore store(disk, directory.path(), {});
+  disk.create(directory / "step_00000005")->close();
   EXPECT_ERROR(save(store, 5, 1), directory / "step_00000005", "not a directory");
   EXPECT_EQ(names_in(directory.path()), std::vector<std::string>{"step_00000005"});
-  fs.create(directory / "file")->close();
-  CheckpointStore inside(fs, directory / "file", {});
+  disk.create(directory / "file")->close();
+  CheckpointStore inside(disk, directory / "file", {});
   EXPECT_ERROR(save(inside, 5, 1), directory / "file", "not a directory");
 }
 
@@ -205,7 +206,7 @@ TEST(Checkpoint, FileInTheWayIsAnErrorAndStays) {
 // newest.
 TEST(Checkpoint, StepsOfAnAbandonedContinuationAreSetAside) {
   const TempDirectory directory;
-  CheckpointStore store(fs, directory.path(), {.keep_last = 2});
+  CheckpointStore store(disk, directory.path(), {.keep_last = 2});
   save(store, 10, 1);
   save(store, 20, 2);
   {
@@ -260,9 +261,9 @@ TEST(Retention, NeverRemovesTheNewestOrAMajor) {
 
 TEST(Retention, AppliesAfterEverySave) {
   const TempDirectory directory(test::memory_directory());
-  CheckpointStore store(fs, directory.path(), {.keep_last = 3, .keep_every_steps = 500});
-  fs.create_directories(directory / "notes");
-  fs.create_directories(directory / "step_00000001.mine");
+  CheckpointStore store(disk, directory.path(), {.keep_last = 3, .keep_every_steps = 500});
+  disk.create_directories(directory / "notes");
+  disk.create_directories(directory / "step_00000001.mine");
   for (int64_t step = 250; step <= 2000; step += 250) {
     save(store, step, step);
     EXPECT_EQ(store.latest_good(), store.list().back().path);
@@ -272,20 +273,20 @@ TEST(Retention, AppliesAfterEverySave) {
   for (const auto& info : store.list()) {
     EXPECT_EQ(loaded_content(store, info.path), SmallTrainState::content_of(info.step));
   }
-  EXPECT_TRUE(fs.is_directory(directory / "notes"));
-  EXPECT_TRUE(fs.is_directory(directory / "step_00000001.mine"));
+  EXPECT_TRUE(disk.is_directory(directory / "notes"));
+  EXPECT_TRUE(disk.is_directory(directory / "step_00000001.mine"));
 }
 
 TEST(Retention, ThatKeepsNothingIsAnError) {
-  EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_last = 0}), "keep_last is 0", "at least 1");
-  EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_last = -1}), "keep_last is -1");
-  EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_every_steps = -5}), "keep_every_steps is -5");
+  EXPECT_ERROR(CheckpointStore(disk, "a", {.keep_last = 0}), "keep_last is 0", "at least 1");
+  EXPECT_ERROR(CheckpointStore(disk, "a", {.keep_last = -1}), "keep_last is -1");
+  EXPECT_ERROR(CheckpointStore(disk, "a", {.keep_every_steps = -5}), "keep_every_steps is -5");
 }
 
 // A directory may stay, as where another machine has a file in it open.
 TEST(Retention, WhatCannotBeRemovedIsInNoSavesWay) {
   const TempDirectory directory(test::memory_directory());
-  FaultFileSystem busy(fs);
+  FaultFileSystem busy(disk);
   busy.before_removal([](const std::string& path) {
     if (path.ends_with(".deleting")) throw error("{}: busy", path);
   });
@@ -303,7 +304,7 @@ TEST(Retention, WhatCannotBeRemovedIsInNoSavesWay) {
 // hold() is called after every step; removing a large checkpoint takes longer.
 TEST(Retention, HoldDoesNotWaitForARemoval) {
   const TempDirectory directory(test::memory_directory());
-  FaultFileSystem slow(fs);
+  FaultFileSystem slow(disk);
   std::promise<void> removes, may_go_on;
   slow.before_removal([&](const std::string& path) {
     if (!path.ends_with(".deleting")) return;
@@ -346,7 +347,7 @@ class FailingSave : public testing::TestWithParam<std::tuple<Scenario, Fault>> {
   }
 
   static void expect_recovers(const std::string& directory, const Scenario& scenario) {
-    FaultFileSystem quick(fs);
+    FaultFileSystem quick(disk);
     CheckpointStore store(quick, directory, {scenario.keep_last});
     save(store, scenario.step, kPattern);
     EXPECT_EQ(store.list().back().step, scenario.step);
@@ -367,7 +368,7 @@ TEST_P(FailingSave, LosesNothingThatWasCommitted) {
   for (int64_t n = 1; !reached_the_end; ++n) {
     ASSERT_LT(n, 100);
     const TempDirectory directory(test::memory_directory());
-    FaultFileSystem faulty(fs);
+    FaultFileSystem faulty(disk);
     CheckpointStore store(faulty, directory.path(), {scenario.keep_last});
     for (const int64_t step : scenario.before) save(store, step, step);
     faulty.fail_at(n, fault);
@@ -380,7 +381,7 @@ TEST_P(FailingSave, LosesNothingThatWasCommitted) {
     reached_the_end = !faulty.broke();
     SCOPED_TRACE(fmt::format("operation {}", n));
 
-    const CheckpointStore after(fs, directory.path(), {scenario.keep_last});
+    const CheckpointStore after(disk, directory.path(), {scenario.keep_last});
     expect_all_good(after, scenario.step);
     if (HasFatalFailure()) return;
     if (!threw) {
@@ -403,7 +404,7 @@ TEST_P(FailingSave, SurvivesAPowerCut) {
     bool reached_the_end = false;
     for (int64_t n = 1; !reached_the_end; ++n) {
       const TempDirectory directory(test::memory_directory());
-      FaultFileSystem faulty(fs);
+      FaultFileSystem faulty(disk);
       CheckpointStore store(faulty, directory / "runs/checkpoints", {scenario.keep_last});
       for (const int64_t step : scenario.before) save(store, step, step);
       faulty.fail_at(n, fault);
@@ -417,7 +418,7 @@ TEST_P(FailingSave, SurvivesAPowerCut) {
       faulty.drop_unsynced(renames);
       SCOPED_TRACE(fmt::format("operation {}, unsynced renames {}", n,
                                renames == UnsyncedRenames::kKept ? "kept" : "undone"));
-      const CheckpointStore after(fs, directory / "runs/checkpoints", {scenario.keep_last});
+      const CheckpointStore after(disk, directory / "runs/checkpoints", {scenario.keep_last});
       expect_all_good(after, scenario.step);
       if (HasFatalFailure()) return;
       if (!threw) {
@@ -444,7 +445,7 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, FailingSave,
 TEST(Checkpoint, FirstCheckpointOfARunIsDurableWhenSaved) {
   for (const auto renames : {UnsyncedRenames::kKept, UnsyncedRenames::kUndone}) {
     const TempDirectory directory(test::memory_directory());
-    FaultFileSystem faulty(fs);
+    FaultFileSystem faulty(disk);
     CheckpointStore store(faulty, directory / "runs/a/checkpoints", {});
     save(store, 10, 1);
     faulty.drop_unsynced(renames);
@@ -455,7 +456,7 @@ TEST(Checkpoint, FirstCheckpointOfARunIsDurableWhenSaved) {
 
 TEST(Checkpoint, RemovesItsTemporaryDirectoryWhenTheDiskIsFull) {
   const TempDirectory directory(test::memory_directory());
-  FaultFileSystem faulty(fs);
+  FaultFileSystem faulty(disk);
   CheckpointStore store(faulty, directory.path(), {});
   faulty.fail_at(4, Fault::kShortWrite);
   EXPECT_ERROR(save(store, 10, 1), "operation 4");

@@ -7,7 +7,6 @@ namespace mpt::test {
 namespace {
 
 using nlohmann::json;
-using Damage = std::function<void(const Scene&)>;
 
 const std::string kNewest = "runs/tiny/checkpoints/step_00000004";
 const std::string kEarlier = "runs/tiny/checkpoints/step_00000002";
@@ -47,9 +46,6 @@ Damage state_text(const std::string& text) {
 // Sealed anew, as if a program had written it.
 Damage state(const std::function<void(json&)>& change) {
   return [=](const Scene& scene) { scene.change_state(kState, change); };
-}
-Damage without(const std::string& name) {
-  return [=](const Scene& scene) { scene.remove(name); };
 }
 
 // Bytes of the tensors, with the sums in state.json that go with them.

@@ -8,7 +8,6 @@ namespace mpt::test {
 namespace {
 
 using nlohmann::json;
-using Damage = std::function<void(const Scene&)>;
 
 constexpr const char* kShard = "data/train_000000.bin";
 constexpr const char* kManifest = "data/manifest.json";
@@ -29,10 +28,6 @@ Damage word(size_t number, int32_t value) {
   return [=](const Scene& scene) {
     scene.put_bytes(kShard, 4 * number, {reinterpret_cast<const char*>(&value), sizeof value});
   };
-}
-
-Damage without(const std::string& name) {
-  return [=](const Scene& scene) { scene.remove(name); };
 }
 
 Damage directory_as(const std::string& name) {

@@ -25,17 +25,13 @@
 #include "core/io/file_system.h"
 #include "core/io/hash.h"
 #include "support/draws.h"
+#include "support/files.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
 
 namespace mpt::test {
 
 using Arguments = std::vector<std::string>;
-
-inline std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 inline void write_content(const std::string& path, std::string_view text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -160,13 +156,20 @@ class Scene {
   TempDirectory directory_{memory_directory()};
 };
 
+// What is done to a scene before a verb sees it.
+using Damage = std::function<void(const Scene&)>;
+
+inline Damage without(const std::string& name) {
+  return [=](const Scene& scene) { scene.remove(name); };
+}
+
 struct Refusal {
   std::string title;
   Arguments arguments;
-  std::vector<std::string> says;                  // each in the error message
-  std::function<void(const Scene&)> damage = {};  // done first
-  std::vector<std::string> may_leave = {};        // beginnings of names of new files
-  std::string out = {};                           // on standard output, where results are streamed
+  std::vector<std::string> says;            // each in the error message
+  Damage damage = {};                       // done first
+  std::vector<std::string> may_leave = {};  // beginnings of names of new files
+  std::string out = {};                     // on standard output, where results are streamed
 };
 
 // --- what a run of the program changed -----------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
+#include "support/files.h"
 #include "support/rank_threads.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
@@ -20,8 +21,6 @@ namespace {
 using nlohmann::json;
 using Arguments = std::vector<std::string>;
 
-FileSystem& fs = posix_file_system();
-
 // Steps 100, 200 ... 500 of a run; the last is of two ranks.
 class CheckpointVerb : public testing::Test {
  protected:
@@ -31,7 +30,7 @@ class CheckpointVerb : public testing::Test {
   void save(int64_t step, int64_t ranks) const {
     RankThreads(ranks).run([&](Communicator& group) {
       HostMemoryDevice device;
-      CheckpointStore store(fs, directory_ / "run/checkpoints", {.keep_last = 100});
+      CheckpointStore store(disk, directory_ / "run/checkpoints", {.keep_last = 100});
       const StateOfRank mine(group);
       CheckpointSaver saver(store, device, group);
       saver.begin(
@@ -48,20 +47,16 @@ class CheckpointVerb : public testing::Test {
     return fmt::format("{}/run/checkpoints/step_{:08}", directory_.path(), step);
   }
   [[nodiscard]] std::vector<std::string> left() const {
-    return fs.list_directory(directory_ / "run/checkpoints");
+    return disk.list_directory(directory_ / "run/checkpoints");
   }
   void flip_byte(const std::string& path) const {
-    std::string text = fs.read_file(path);
+    std::string text = disk.read_file(path);
     text.back() = char(text.back() ^ 1);
-    write_file_atomically(fs, path, bytes_of(text));
+    write_file_atomically(disk, path, bytes_of(text));
   }
 
   const TempDirectory directory_{memory_directory()};
 };
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_F(CheckpointVerb, ListSaysWhatThereIs) {
   const ProgramResult result = run({"list", "run", "--json"});
@@ -77,8 +72,8 @@ TEST_F(CheckpointVerb, ListSaysWhatThereIs) {
   EXPECT_EQ(list[4].at("status"), "not_checked");
   EXPECT_EQ(list[4].at("problem"), nullptr);
   int64_t bytes = 0;
-  for (const std::string& name : fs.list_directory(at(500)))
-    bytes += fs.file_size(at(500) + "/" + name);
+  for (const std::string& name : disk.list_directory(at(500)))
+    bytes += disk.file_size(at(500) + "/" + name);
   EXPECT_EQ(list[4].at("bytes"), bytes);
 
   const ProgramResult table = run({"list", "run/checkpoints", "--verify"});
@@ -97,9 +92,9 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
   EXPECT_TRUE(has(good.out, "step_00000500: good, ")) << good.out;
 
   flip_byte(at(200) + "/rank_00000_of_00001.safetensors");
-  fs.remove_file(at(500) + "/rank_00001_of_00002.safetensors");
-  fs.remove_file(at(300) + "/state.json");
-  fs.rename(at(400), at(450));
+  disk.remove_file(at(500) + "/rank_00001_of_00002.safetensors");
+  disk.remove_file(at(300) + "/state.json");
+  disk.rename(at(400), at(450));
   const ProgramResult bad = run({"verify", "run"});
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(has(bad.err, "mpretrain: error: run: 4 of 5 checkpoints are bad")) << bad.err;
@@ -126,13 +121,13 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
 
 TEST_F(CheckpointVerb, PruneKeepsWhatItsRuleSays) {
   for (const char* left_by_crash : {"step_00000600.tmp", "step_00000050.deleting", "notes"})
-    fs.create_directories(fmt::format("{}/run/checkpoints/{}", directory_.path(), left_by_crash));
+    disk.create_directories(fmt::format("{}/run/checkpoints/{}", directory_.path(), left_by_crash));
   const std::vector<std::string> before = left();
   const ProgramResult dry =
       run({"prune", "run", "--keep-last", "1", "--keep-every", "200", "--dry-run"});
   EXPECT_EQ(dry.exit_code, 0) << dry.err;
   EXPECT_EQ(left(), before);
-  EXPECT_FALSE(fs.exists(directory_ / "run/.lock"));
+  EXPECT_FALSE(disk.exists(directory_ / "run/.lock"));
   for (const char* name :
        {"step_00000100", "step_00000300", "step_00000600.tmp", "step_00000050.deleting"})
     EXPECT_TRUE(has(dry.out, fmt::format("would remove run/checkpoints/{}\n", name))) << dry.out;
@@ -147,11 +142,11 @@ TEST_F(CheckpointVerb, PruneKeepsWhatItsRuleSays) {
 }
 
 TEST_F(CheckpointVerb, PruneNeverRemovesTheNewestGoodOne) {
-  fs.truncate(at(500) + "/rank_00000_of_00002.safetensors", 10);
+  disk.truncate(at(500) + "/rank_00000_of_00002.safetensors", 10);
   flip_byte(at(400) + "/rank_00000_of_00001.safetensors");
   EXPECT_EQ(run({"prune", "run", "--keep-last", "1"}).exit_code, 0);
   EXPECT_EQ(left(), (std::vector<std::string>{"step_00000300", "step_00000500"}));
-  fs.remove_file(at(300) + "/state.json");
+  disk.remove_file(at(300) + "/state.json");
   const ProgramResult result = run({"prune", "run", "--keep-last", "1"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(has(result.err, "no checkpoint is good; nothing is removed")) << result.err;

@@ -9,6 +9,7 @@
 
 #include "core/io/safetensors.h"
 #include "support/draws.h"
+#include "support/files.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
 #include "train/metrics_log.h"
@@ -42,10 +43,6 @@ void write_corpus(const std::string& path) {
       file << words[size_t(draws.index(10))] << (word % 7 == 6 ? ".\n" : " ");
     file << "\n\n";
   }
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // The number behind a name in a summary.
@@ -99,11 +96,6 @@ TEST_F(EndToEnd, TrainingLogsToStandardError) {
   EXPECT_TRUE(has(training_.err, "complete at step 6 of 6")) << training_.err;
 }
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Even where the run that it would be is there.
 TEST_F(EndToEnd, AProfileIsPrintedAndNothingWritten) {
   const std::string metrics = content_of(*directory_ / "runs/small/metrics.jsonl");
@@ -152,16 +144,16 @@ TEST_F(EndToEnd, EvalGivesTheLossOfTheRun) {
 
 TEST_F(EndToEnd, EvalPrintsAnObjectToo) {
   const std::string text = eval().out;
-  const auto json = nlohmann::ordered_json::parse(eval({"--json"}).out);
+  const auto printed = nlohmann::ordered_json::parse(eval({"--json"}).out);
   std::vector<std::string> keys;
-  for (const auto& [key, unused] : json.items()) keys.push_back(key);
+  for (const auto& [key, unused] : printed.items()) keys.push_back(key);
   EXPECT_EQ(keys,
             (std::vector<std::string>{"checkpoint", "step", "tokens", "val_loss", "val_loss_family",
                                       "val_perplexity", "val_bits_per_byte", "val_tokens"}));
-  EXPECT_EQ(json.at("step"), 6);
-  EXPECT_EQ(json.at("checkpoint"), "runs/small/checkpoints/step_00000006");
+  EXPECT_EQ(printed.at("step"), 6);
+  EXPECT_EQ(printed.at("checkpoint"), "runs/small/checkpoints/step_00000006");
   for (const std::string key : {"tokens", "val_loss", "val_perplexity", "val_loss_family"})
-    EXPECT_NEAR(json.at(key).get<double>(), number_behind(text, "\n" + key + " "), 1e-4) << key;
+    EXPECT_NEAR(printed.at(key).get<double>(), number_behind(text, "\n" + key + " "), 1e-4) << key;
 }
 
 TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
@@ -225,9 +217,9 @@ TEST_F(EndToEnd, EvalCountsRightAnswers) {
       "--details", "details.jsonl"};
   Arguments as_json = tasks;
   as_json.push_back("--json");
-  const nlohmann::json json = nlohmann::json::parse(eval(as_json).out);
-  EXPECT_EQ(json.at("step"), 6);
-  EXPECT_FALSE(json.contains("val_loss"));
+  const nlohmann::json printed = nlohmann::json::parse(eval(as_json).out);
+  EXPECT_EQ(printed.at("step"), 6);
+  EXPECT_FALSE(printed.contains("val_loss"));
   const auto details = lines_of(content_of(*directory_ / "details.jsonl"));
   ASSERT_EQ(details.size(), 4u);
   double right = 0;
@@ -236,11 +228,11 @@ TEST_F(EndToEnd, EvalCountsRightAnswers) {
     EXPECT_EQ(details[i].at("log_likelihoods").size(), 2u);
     right += details[i].at("chosen") == details[i].at("answer") ? 1 : 0;
   }
-  const nlohmann::json& piqa_means = json.at("tasks").at("piqa");
+  const nlohmann::json& piqa_means = printed.at("tasks").at("piqa");
   EXPECT_EQ(piqa_means.at("examples"), 3);
   EXPECT_DOUBLE_EQ(piqa_means.at("acc").get<double>(), right / 3);
   const double likelihood = details[3].at("log_likelihoods")[0];
-  EXPECT_DOUBLE_EQ(json.at("tasks").at("lambada_openai").at("perplexity").get<double>(),
+  EXPECT_DOUBLE_EQ(printed.at("tasks").at("lambada_openai").at("perplexity").get<double>(),
                    std::exp(-likelihood));
   const std::string text = eval(tasks).out;
   EXPECT_TRUE(has(text, "on 3 examples\nlambada_openai     acc ")) << text;

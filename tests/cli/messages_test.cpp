@@ -4,13 +4,10 @@
 
 #include "cli/bad_input_world.h"
 #include "config/run_config.h"
+#include "support/files.h"
 
 namespace mpt::test {
 namespace {
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // The lines that hold a text.
 std::vector<std::string> lines_with(const std::string& text, const std::string& part) {

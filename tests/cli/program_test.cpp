@@ -10,6 +10,7 @@
 
 #include "core/random.h"
 #include "data/manifest.h"
+#include "support/files.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
 
@@ -18,15 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 

@@ -1,15 +1,12 @@
 // The verbs import and convert, and train.init_from, as users call them: what comes out, what is
 // said, and what is refused.
 #include "cli/bad_input_world.h"
+#include "support/files.h"
 
 namespace mpt::test {
 namespace {
 
 using nlohmann::json;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class WeightVerbs : public BadInput {
  protected:

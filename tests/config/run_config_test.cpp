@@ -1,7 +1,5 @@
 // Configs: the shipped ones are valid, bad ones are refused with key, file and line, and resolved
 // ones read back the same.
-#include "config/run_config.h"
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -11,9 +9,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "config/run_config_json.h"
 #include "config/usual_spellings.h"
 #include "core/io/file_system.h"
 #include "core/text.h"
+#include "optim/rule_list.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -174,9 +174,8 @@ TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
     return load_run_config(write("paper.json", text + "\"]}"));
   };
   const RunConfig m_plus_adam = with("60m_bf16.json", "base/paper_m_plus_adam.json");
-  EXPECT_EQ(
-      std::get<MPlusAdam::Config>(m_plus_adam.optimizer.rule).weight_decay_multiplicative_mode,
-      MultiplicativeDecay::kExponent);
+  EXPECT_EQ(keys_of<MPlusAdam::Config>(m_plus_adam.optimizer.rule).weight_decay_multiplicative_mode,
+            MultiplicativeDecay::kExponent);
   EXPECT_EQ(m_plus_adam.batch.rows_per_step(), 512);
   EXPECT_FALSE(m_plus_adam.data.pack);
   EXPECT_EQ(with("60m_bf16_adamw.json", "base/paper_adamw.json").schedule.lr_schedule_offset, -1);
@@ -248,8 +247,8 @@ TEST_F(RunConfigTest, ParameterCountsAreThePapers) {
 TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
   const RunConfig config = load_run_config(kConfigs + "350m_bf16.json");
   EXPECT_EQ(rule_name(config.optimizer.rule), "m_plus_adam");
-  EXPECT_EQ(std::get<MPlusAdam::Config>(config.optimizer.rule).lr_additive, 1e-3);
-  EXPECT_EQ(std::get<MPlusAdam::Config>(config.optimizer.rule).lr_multiplicative, 1e-4);
+  EXPECT_EQ(keys_of<MPlusAdam::Config>(config.optimizer.rule).lr_additive, 1e-3);
+  EXPECT_EQ(keys_of<MPlusAdam::Config>(config.optimizer.rule).lr_multiplicative, 1e-4);
   EXPECT_EQ(config.precision.weights, WeightFormat::kBF16);
   EXPECT_EQ(total_steps(config), 60'000);
   EXPECT_EQ(config.batch.rows_per_step(), 128);
@@ -980,7 +979,7 @@ TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
 
 TEST_F(RunConfigTest, UsualSpellingsAreOfKeysAndValuesThatThereAre) {
   RunConfig config;
-  const std::vector<std::string> keys = KeyCollector::of(config);
+  const std::vector<std::string> keys = key_paths(Fields::of(config));
   const std::string schema = schema_text();
   for (const UsualSpelling& entry : usual_spellings().keys) {
     EXPECT_NE(std::ranges::find(keys, entry.meant), keys.end()) << entry.meant;

@@ -14,20 +14,21 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
+
+using test::disk;
 
 using test::Fault;
 using test::FaultFileSystem;
 using test::TempDirectory;
 using test::UnsyncedRenames;
 
-FileSystem& fs = posix_file_system();
-
 void write(const std::string& path, std::string_view text) {
-  const auto file = fs.create(path);
+  const auto file = disk.create(path);
   file->append(bytes_of(text));
   file->close();
 }
@@ -54,47 +55,47 @@ TEST(FileSystem, WritesAppendsAndReadsBack) {
   const TempDirectory directory;
   const std::string path = directory / "a";
   write(path, "one");
-  const auto file = fs.open_append(path);
+  const auto file = disk.open_append(path);
   file->append(bytes_of(" two"));
   file->append({});
   file->sync();
   file->close();
-  EXPECT_EQ(fs.read_file(path), "one two");
-  EXPECT_EQ(fs.file_size(path), 7);
+  EXPECT_EQ(disk.read_file(path), "one two");
+  EXPECT_EQ(disk.file_size(path), 7);
   write(path, "");
-  EXPECT_EQ(fs.read_file(path), "");
-  EXPECT_EQ(fs.file_size(path), 0);
+  EXPECT_EQ(disk.read_file(path), "");
+  EXPECT_EQ(disk.file_size(path), 0);
 }
 
 TEST(FileSystem, WhatExistsCanBeAppendedToAndOverwritten) {
   const TempDirectory directory;
   const std::string path = directory / "a";
-  EXPECT_ERROR(fs.open_existing(path), path, "No such file");
+  EXPECT_ERROR(disk.open_existing(path), path, "No such file");
   write(path, "one");
-  const auto file = fs.open_existing(path);
+  const auto file = disk.open_existing(path);
   file->append(bytes_of(" two"));
   file->overwrite(0, bytes_of("O"));
   file->append(bytes_of("."));
   file->close();
-  EXPECT_EQ(fs.read_file(path), "One two.");
+  EXPECT_EQ(disk.read_file(path), "One two.");
 }
 
 TEST(FileSystem, WhatIsAppendedFollowsTheEndThatTheFileHas) {
   const TempDirectory directory;
   const std::string path = directory / "a";
   write(path, "one");
-  const auto file = fs.open_append(path);
+  const auto file = disk.open_append(path);
   file->append(bytes_of(" tw"));
-  fs.truncate(path, 3);
+  disk.truncate(path, 3);
   file->append(bytes_of(" two"));
   file->close();
-  EXPECT_EQ(fs.read_file(path), "one two");
+  EXPECT_EQ(disk.read_file(path), "one two");
 }
 
 TEST(FileSystem, ReadsRangesAndRefusesTheEnd) {
   const TempDirectory directory;
   write(directory / "a", "0123456789");
-  const auto file = fs.open_read(directory / "a");
+  const auto file = disk.open_read(directory / "a");
   std::string part(4, '\0');
   file->read(6, std::as_writable_bytes(std::span(part)));
   EXPECT_EQ(part, "6789");
@@ -105,20 +106,21 @@ TEST(FileSystem, ReadsRangesAndRefusesTheEnd) {
 TEST(FileSystem, ErrorsNameThePathAndTheReason) {
   const TempDirectory directory;
   const std::string missing = directory / "no/such";
-  EXPECT_ERROR(fs.create(missing), missing, "No such file");
-  EXPECT_ERROR(fs.open_append(directory.path()), directory.path(), "Is a directory");
-  EXPECT_ERROR(fs.open_read(missing), missing, "cannot be opened for reading", "No such file");
-  EXPECT_ERROR(fs.read_file(directory.path()), directory.path(), "is a directory; expected a file");
-  EXPECT_ERROR(fs.truncate(missing, 0), missing, "No such file");
-  EXPECT_ERROR(fs.list_directory(missing), missing, "No such file");
-  EXPECT_ERROR(fs.create_directory(missing), missing, "No such file");
-  EXPECT_ERROR(fs.remove_file(missing), missing, "No such file");
-  EXPECT_ERROR(fs.remove_directory(missing), missing, "No such file");
-  EXPECT_ERROR(fs.rename(missing, directory / "b"), missing, directory / "b", "No such file");
-  EXPECT_ERROR(fs.sync_directory(missing), missing, "No such file");
+  EXPECT_ERROR(disk.create(missing), missing, "No such file");
+  EXPECT_ERROR(disk.open_append(directory.path()), directory.path(), "Is a directory");
+  EXPECT_ERROR(disk.open_read(missing), missing, "cannot be opened for reading", "No such file");
+  EXPECT_ERROR(disk.read_file(directory.path()), directory.path(),
+               "is a directory; expected a file");
+  EXPECT_ERROR(disk.truncate(missing, 0), missing, "No such file");
+  EXPECT_ERROR(disk.list_directory(missing), missing, "No such file");
+  EXPECT_ERROR(disk.create_directory(missing), missing, "No such file");
+  EXPECT_ERROR(disk.remove_file(missing), missing, "No such file");
+  EXPECT_ERROR(disk.remove_directory(missing), missing, "No such file");
+  EXPECT_ERROR(disk.rename(missing, directory / "b"), missing, directory / "b", "No such file");
+  EXPECT_ERROR(disk.sync_directory(missing), missing, "No such file");
   write(directory / "big", "12345");
-  EXPECT_ERROR(fs.read_file(directory / "big", 4), directory / "big", "5 bytes", "4 accepted");
-  EXPECT_ERROR(fs.create_directories(directory / "big/inside"), directory / "big",
+  EXPECT_ERROR(disk.read_file(directory / "big", 4), directory / "big", "5 bytes", "4 accepted");
+  EXPECT_ERROR(disk.create_directories(directory / "big/inside"), directory / "big",
                "not a directory");
 }
 
@@ -126,14 +128,14 @@ TEST(FileSystem, PipeIsAnErrorNotAHang) {
   const TempDirectory directory;
   const std::string pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(fs.kind(pipe), FileKind::kOther);
-  EXPECT_ERROR(fs.open_read(pipe), pipe, "not a regular file");
-  EXPECT_ERROR(fs.create(pipe), pipe, "cannot be opened for writing");
+  EXPECT_EQ(disk.kind(pipe), FileKind::kOther);
+  EXPECT_ERROR(disk.open_read(pipe), pipe, "not a regular file");
+  EXPECT_ERROR(disk.create(pipe), pipe, "cannot be opened for writing");
 }
 
 TEST(FileSystem, FullDiskIsAnError) {
-  if (!fs.exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  const auto file = fs.open_append("/dev/full");
+  if (!disk.exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const auto file = disk.open_append("/dev/full");
   EXPECT_ERROR(file->append(bytes_of("x")), "/dev/full", "No space left");
 }
 
@@ -143,10 +145,10 @@ TEST(FileSystem, ShortWriteIsContinuedUntilItFails) {
   const std::string text(1500, 'x');
   {
     const FileSizeLimit limit(1000);
-    const auto file = fs.create(path);
+    const auto file = disk.create(path);
     EXPECT_ERROR(file->append(bytes_of(text)), path, "File too large");
   }
-  EXPECT_EQ(fs.file_size(path), 1000);  // the first, short write
+  EXPECT_EQ(disk.file_size(path), 1000);  // the first, short write
 }
 
 TEST(FileSystem, KindsAndLinks) {
@@ -154,30 +156,30 @@ TEST(FileSystem, KindsAndLinks) {
   write(directory / "file", "x");
   ASSERT_EQ(::symlink((directory / "file").c_str(), (directory / "link").c_str()), 0);
   ASSERT_EQ(::symlink("nowhere", (directory / "dangling").c_str()), 0);
-  EXPECT_EQ(fs.kind(directory / "file"), FileKind::kRegular);
-  EXPECT_EQ(fs.kind(directory / "link"), FileKind::kRegular);
-  EXPECT_EQ(fs.kind(directory / "dangling"), FileKind::kMissing);
-  EXPECT_EQ(fs.kind(directory / "file/below"), FileKind::kMissing);
-  EXPECT_EQ(fs.kind(directory.path()), FileKind::kDirectory);
-  EXPECT_TRUE(fs.is_link(directory / "link"));
-  EXPECT_TRUE(fs.is_link(directory / "dangling"));
-  EXPECT_FALSE(fs.is_link(directory / "file"));
-  EXPECT_EQ(fs.list_directory(directory.path()),
+  EXPECT_EQ(disk.kind(directory / "file"), FileKind::kRegular);
+  EXPECT_EQ(disk.kind(directory / "link"), FileKind::kRegular);
+  EXPECT_EQ(disk.kind(directory / "dangling"), FileKind::kMissing);
+  EXPECT_EQ(disk.kind(directory / "file/below"), FileKind::kMissing);
+  EXPECT_EQ(disk.kind(directory.path()), FileKind::kDirectory);
+  EXPECT_TRUE(disk.is_link(directory / "link"));
+  EXPECT_TRUE(disk.is_link(directory / "dangling"));
+  EXPECT_FALSE(disk.is_link(directory / "file"));
+  EXPECT_EQ(disk.list_directory(directory.path()),
             (std::vector<std::string>{"dangling", "file", "link"}));
 }
 
 TEST(FileSystem, CreatesAndRemovesTrees) {
   const TempDirectory directory;
-  fs.create_directories(directory / "a/b/c/");
-  fs.create_directories(directory / "a/b/c");
+  disk.create_directories(directory / "a/b/c/");
+  disk.create_directories(directory / "a/b/c");
   write(directory / "a/b/file", "x");
   write(directory / "outside", "kept");
   ASSERT_EQ(::symlink(directory.path().c_str(), (directory / "a/b/link").c_str()), 0);
-  fs.remove_tree(directory / "a");
-  EXPECT_EQ(fs.list_directory(directory.path()), std::vector<std::string>{"outside"});
-  fs.remove_tree(directory / "a");
-  fs.remove_tree(directory / "outside");
-  EXPECT_TRUE(fs.list_directory(directory.path()).empty());
+  disk.remove_tree(directory / "a");
+  EXPECT_EQ(disk.list_directory(directory.path()), std::vector<std::string>{"outside"});
+  disk.remove_tree(directory / "a");
+  disk.remove_tree(directory / "outside");
+  EXPECT_TRUE(disk.list_directory(directory.path()).empty());
 }
 
 TEST(FileSystem, ParentDirectories) {
@@ -200,11 +202,11 @@ TEST(FileSystem, RemoveQuietlyOnlyLogsAFailure) {
   const TempDirectory directory;
   write(directory / "a", "x");
   const test::CapturedLog log;
-  remove_quietly(fs, directory / "a");
-  remove_quietly(fs, directory / "a");
-  EXPECT_FALSE(fs.exists(directory / "a"));
+  remove_quietly(disk, directory / "a");
+  remove_quietly(disk, directory / "a");
+  EXPECT_FALSE(disk.exists(directory / "a"));
   EXPECT_EQ(log.text(), "");
-  FaultFileSystem failing(fs);
+  FaultFileSystem failing(disk);
   write(directory / "b", "x");
   failing.fail_at(1, Fault::kError);
   remove_quietly(failing, directory / "b");
@@ -217,8 +219,8 @@ TEST(FileSystem, HashesInPieces) {
   text[size_t{4} << 20] = 'z';
   write(directory / "a", text);
   write(directory / "empty", "");
-  EXPECT_EQ(hash_file(fs, directory / "a"), hash_bytes(bytes_of(text)));
-  EXPECT_EQ(hash_file(fs, directory / "empty"), hash_bytes({}));
+  EXPECT_EQ(hash_file(disk, directory / "a"), hash_bytes(bytes_of(text)));
+  EXPECT_EQ(hash_file(disk, directory / "empty"), hash_bytes({}));
 }
 
 class AtomicWrite : public testing::TestWithParam<Fault> {};
@@ -230,7 +232,7 @@ TEST_P(AtomicWrite, LeavesOldOrNew) {
   for (int64_t n = 1;; ++n) {
     const TempDirectory directory;
     const std::string path = directory / "file";
-    FaultFileSystem faulty(fs);
+    FaultFileSystem faulty(disk);
     write_file_atomically(faulty, path, bytes_of(old_text));
     faulty.fail_at(n, GetParam());
     bool threw = false;
@@ -241,16 +243,16 @@ TEST_P(AtomicWrite, LeavesOldOrNew) {
     }
     if (!faulty.broke()) {
       EXPECT_FALSE(threw);
-      EXPECT_EQ(fs.read_file(path), new_text);
+      EXPECT_EQ(disk.read_file(path), new_text);
       break;
     }
     ++broken;
     EXPECT_TRUE(threw);
-    const std::string found = fs.read_file(path);
+    const std::string found = disk.read_file(path);
     EXPECT_TRUE(found == old_text || found == new_text) << "after operation " << n;
     const bool process_lives = GetParam() == Fault::kError || GetParam() == Fault::kShortWrite;
     if (process_lives) {
-      EXPECT_EQ(fs.list_directory(directory.path()), std::vector<std::string>{"file"});
+      EXPECT_EQ(disk.list_directory(directory.path()), std::vector<std::string>{"file"});
     }
   }
   EXPECT_EQ(broken, 6);  // create, append, sync, close, rename, sync of the directory
@@ -265,7 +267,7 @@ TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
     for (int64_t n = 1; n <= 7; ++n) {
       const TempDirectory directory;
       const std::string path = directory / "file";
-      FaultFileSystem faulty(fs);
+      FaultFileSystem faulty(disk);
       write_file_atomically(faulty, path, bytes_of(old_text));
       faulty.fail_at(n, Fault::kStop);
       bool threw = false;
@@ -275,7 +277,7 @@ TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
         threw = true;
       }
       faulty.drop_unsynced(renames);
-      const std::string found = fs.read_file(path);
+      const std::string found = disk.read_file(path);
       EXPECT_TRUE(found == new_text || (threw && found == old_text)) << "after operation " << n;
     }
   }
@@ -283,9 +285,10 @@ TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
 
 TEST(FileSystem, AtomicWriteNamesThePathItCannotWrite) {
   const TempDirectory directory;
-  EXPECT_ERROR(write_file_atomically(fs, directory / "no/file", {}), directory / "no/file",
+  EXPECT_ERROR(write_file_atomically(disk, directory / "no/file", {}), directory / "no/file",
                "No such file");
-  EXPECT_ERROR(write_file_atomically(fs, directory.path(), {}), directory.path(), "is a directory");
+  EXPECT_ERROR(write_file_atomically(disk, directory.path(), {}), directory.path(),
+               "is a directory");
 }
 
 }  // namespace

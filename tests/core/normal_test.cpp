@@ -18,7 +18,7 @@ Json golden() {
   return Json::parse(file)["init"];
 }
 
-uint32_t hex(const Json& text) {
+uint32_t hex_bits(const Json& text) {
   return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16));
 }
 
@@ -33,7 +33,7 @@ RandomCounter counter_of(const Json& init) {
 TEST(Normal, GoldenWordsAndNormals) {
   const Json init = golden();
   const RandomCounter counter = counter_of(init);
-  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(counter.word(i), hex(init["words"][i]));
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(counter.word(i), hex_bits(init["words"][i]));
   for (uint32_t i = 0; i < 8; ++i)  // the cosine of different libraries may differ in the last bits
     EXPECT_NEAR(normals_of(counter.block(i / 4))[i % 4], init["normals"][i].get<double>(), 1e-14);
 }
@@ -43,7 +43,7 @@ TEST(Normal, GoldenInitialValues) {
   std::vector<float> values(init["values"].size());
   fill_normals(counter_of(init), init["std"], std::ssize(values), values.data());
   for (size_t i = 0; i < values.size(); ++i)
-    EXPECT_EQ(bits_of(values[i]), hex(init["values"][i])) << i;
+    EXPECT_EQ(bits_of(values[i]), hex_bits(init["values"][i])) << i;
 }
 
 // The first n of a row are the same whatever n is, and nothing is written behind them.

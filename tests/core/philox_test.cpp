@@ -13,7 +13,7 @@
 namespace mpt {
 namespace {
 
-const Json& golden() {
+const Json& philox_golden() {
   static const Json content = [] {
     std::ifstream file(MPT_SOURCE_DIR "/tests/golden/numerics_golden.json");
     return Json::parse(file);
@@ -21,12 +21,12 @@ const Json& golden() {
   return content;
 }
 
-uint64_t hex(const Json& text) { return std::stoull(text.get<std::string>(), nullptr, 16); }
-uint32_t hex32(const Json& text) { return uint32_t(hex(text)); }
+uint64_t hex_digits(const Json& text) { return std::stoull(text.get<std::string>(), nullptr, 16); }
+uint32_t hex32(const Json& text) { return uint32_t(hex_digits(text)); }
 
 TEST(Philox, KnownAnswers) {
-  ASSERT_EQ(golden()["philox"].size(), 3u);
-  for (const Json& known : golden()["philox"]) {
+  ASSERT_EQ(philox_golden()["philox"].size(), 3u);
+  for (const Json& known : philox_golden()["philox"]) {
     PhiloxBlock counter{};
     for (size_t i = 0; i < 4; ++i) counter.word[i] = hex32(known["counter"][i]);
     const PhiloxBlock out = philox4x32(counter, hex32(known["key"][0]), hex32(known["key"][1]));
@@ -35,9 +35,9 @@ TEST(Philox, KnownAnswers) {
 }
 
 TEST(Philox, LayoutOfTheCounter) {
-  ASSERT_EQ(golden()["words"].size(), 4u);
-  for (const Json& known : golden()["words"]) {
-    const RandomCounter counter{.seed = hex(known["seed"]),
+  ASSERT_EQ(philox_golden()["words"].size(), 4u);
+  for (const Json& known : philox_golden()["words"]) {
+    const RandomCounter counter{.seed = hex_digits(known["seed"]),
                                 .tensor = known["tensor"],
                                 .row = known["row"],
                                 .step = known["step"],

@@ -9,17 +9,18 @@
 
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
 
+using test::disk;
+
 using test::TempDirectory;
 
-FileSystem& fs = posix_file_system();
-
 void write_text(const std::string& path, std::string_view text) {
-  const auto file = fs.create(path);
+  const auto file = disk.create(path);
   file->append(bytes_of(text));
   file->close();
 }
@@ -33,14 +34,14 @@ std::string file_text(const std::string& header, const std::string& data) {
 }
 
 std::string small_file(const std::string& path) {
-  SafetensorsWriter writer(fs, path,
+  SafetensorsWriter writer(disk, path,
                            {{"w", StoredType::kF32, {2, 3}},
                             {"s", StoredType::kU8, {}},
                             {"e", StoredType::kBF16, {0, 4}}},
                            {{"format", "pt"}});
   writer.append(bytes_of("abcdefghijklmnopqrstuvwxy"));
   writer.finish();
-  return fs.read_file(path);
+  return disk.read_file(path);
 }
 
 TEST(Safetensors, LayoutIsTheFormatsToTheByte) {
@@ -70,17 +71,17 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
   std::string first_hash;
   for (const size_t piece : {1, 3, 64}) {
     const TempDirectory directory{test::memory_directory()};
-    SafetensorsWriter writer(fs, directory / "a", tensors,
+    SafetensorsWriter writer(disk, directory / "a", tensors,
                              {{"k", "v"}, {"quote\"", "line\nbreak"}});
     for (size_t at = 0; at < data.size(); at += piece)
       writer.append(bytes_of(std::string_view(data).substr(at, piece)));
     const auto summary = writer.finish();
-    EXPECT_EQ(summary.bytes, fs.file_size(directory / "a"));
-    EXPECT_EQ(summary.hash, hash_file(fs, directory / "a"));
+    EXPECT_EQ(summary.bytes, disk.file_size(directory / "a"));
+    EXPECT_EQ(summary.hash, hash_file(disk, directory / "a"));
     if (first_hash.empty()) first_hash = summary.hash;
     EXPECT_EQ(summary.hash, first_hash);
 
-    const SafetensorsReader reader(fs, directory / "a");
+    const SafetensorsReader reader(disk, directory / "a");
     EXPECT_EQ(reader.metadata(), (SafetensorsMetadata{{"k", "v"}, {"quote\"", "line\nbreak"}}));
     ASSERT_EQ(reader.tensors().size(), tensors.size());
     size_t offset = 0;
@@ -100,7 +101,7 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
 TEST(Safetensors, ReadsRanges) {
   const TempDirectory directory{test::memory_directory()};
   small_file(directory / "a");
-  const SafetensorsReader reader(fs, directory / "a");
+  const SafetensorsReader reader(disk, directory / "a");
   std::string part(4, '\0');
   const auto target = std::as_writable_bytes(std::span(part));
   reader.read(reader.at("w"), 20, target);
@@ -113,27 +114,27 @@ TEST(Safetensors, ReadsRanges) {
 
 TEST(Safetensors, NoTensorsAtAll) {
   const TempDirectory directory{test::memory_directory()};
-  SafetensorsWriter writer(fs, directory / "a", {});
+  SafetensorsWriter writer(disk, directory / "a", {});
   writer.finish();
-  EXPECT_EQ(fs.read_file(directory / "a"), file_text("{}      ", ""));
-  EXPECT_TRUE(SafetensorsReader(fs, directory / "a").tensors().empty());
+  EXPECT_EQ(disk.read_file(directory / "a"), file_text("{}      ", ""));
+  EXPECT_TRUE(SafetensorsReader(disk, directory / "a").tensors().empty());
 }
 
 TEST(Safetensors, DataBeginAlignedForAnyNameLength) {
   for (size_t length = 1; length <= 17; ++length) {
     const TempDirectory directory{test::memory_directory()};
-    SafetensorsWriter writer(fs, directory / "a",
+    SafetensorsWriter writer(disk, directory / "a",
                              {{std::string(length, 'n'), StoredType::kU8, {1}}});
     writer.append(bytes_of("x"));
     writer.finish();
-    EXPECT_EQ(SafetensorsReader(fs, directory / "a").tensors()[0].begin % 8, 0);
+    EXPECT_EQ(SafetensorsReader(disk, directory / "a").tensors()[0].begin % 8, 0);
   }
 }
 
 TEST(Safetensors, WriterHoldsItsCallerToTheDeclaration) {
   const TempDirectory directory{test::memory_directory()};
   const auto make = [&](std::vector<StoredTensorInfo> tensors) {
-    return SafetensorsWriter(fs, directory / "a", tensors);
+    return SafetensorsWriter(disk, directory / "a", tensors);
   };
   EXPECT_THROW(make({{"a", StoredType::kU8, {1}}, {"a", StoredType::kU8, {1}}}), LogicError);
   EXPECT_THROW(make({{"", StoredType::kU8, {1}}}), LogicError);
@@ -151,7 +152,7 @@ TEST(Safetensors, WriterHoldsItsCallerToTheDeclaration) {
 TEST(Safetensors, WriterPassesOnWhatTheFileSystemSays) {
   const TempDirectory directory{test::memory_directory()};
   for (int64_t n = 1; n <= 6; ++n) {  // create, length, header, data, sync, close
-    test::FaultFileSystem faulty(fs);
+    test::FaultFileSystem faulty(disk);
     faulty.fail_at(n, test::Fault::kError);
     const auto write = [&] {
       SafetensorsWriter writer(faulty, directory / "a", {{"a", StoredType::kU8, {1}}});
@@ -172,7 +173,7 @@ class BadSafetensors : public testing::TestWithParam<BadHeader> {};
 TEST_P(BadSafetensors, IsAnErrorNamingFileAndDefect) {
   const TempDirectory directory{test::memory_directory()};
   write_text(directory / "a", file_text(GetParam().header, "12345678"));
-  EXPECT_ERROR(SafetensorsReader(fs, directory / "a"), directory / "a", GetParam().complaint);
+  EXPECT_ERROR(SafetensorsReader(disk, directory / "a"), directory / "a", GetParam().complaint);
 }
 
 // "a,a,...", with the number of each for "{}".
@@ -267,31 +268,31 @@ TEST(Safetensors, HeadersOfManyTensorsAreReadInProportionToTheirSize) {
   const TempDirectory directory{test::memory_directory()};
   const std::string tensor = R"("{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
   write_text(directory / "a", file_text("{" + many(200'000, tensor) + "}", ""));
-  EXPECT_EQ(SafetensorsReader(fs, directory / "a").tensors().size(), 200'000u);
+  EXPECT_EQ(SafetensorsReader(disk, directory / "a").tensors().size(), 200'000u);
 }
 
 TEST(Safetensors, LengthFieldIsCheckedBeforeAnythingIsAllocated) {
   const TempDirectory directory{test::memory_directory()};
   for (const char* start : {"", "\x01", "\0\0\0\0\0\0\0"}) {
     write_text(directory / "a", start);
-    EXPECT_ERROR(SafetensorsReader(fs, directory / "a"), directory / "a", "too few");
+    EXPECT_ERROR(SafetensorsReader(disk, directory / "a"), directory / "a", "too few");
   }
   for (const uint64_t length :
        {uint64_t{9}, uint64_t{100'000'001}, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{7}}) {
     std::string text = file_text("{}      ", "");
     std::memcpy(text.data(), &length, 8);
     write_text(directory / "a", text);
-    EXPECT_ERROR(SafetensorsReader(fs, directory / "a"), directory / "a", std::to_string(length));
+    EXPECT_ERROR(SafetensorsReader(disk, directory / "a"), directory / "a", std::to_string(length));
   }
-  EXPECT_ERROR(SafetensorsReader(fs, directory.path()), directory.path(), "is a directory");
-  EXPECT_ERROR(SafetensorsReader(fs, directory / "b"), directory / "b", "No such file");
+  EXPECT_ERROR(SafetensorsReader(disk, directory.path()), directory.path(), "is a directory");
+  EXPECT_ERROR(SafetensorsReader(disk, directory / "b"), directory / "b", "No such file");
 }
 
 // Opens and reads all; anything but success or an Error fails the test. Returns whether it
 // succeeded.
 bool opens(const std::string& path) {
   try {
-    const SafetensorsReader reader(fs, path);
+    const SafetensorsReader reader(disk, path);
     for (const auto& entry : reader.tensors()) (void)reader.read(entry);
     return true;
   } catch (const Error& caught) {

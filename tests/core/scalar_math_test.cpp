@@ -15,7 +15,7 @@
 namespace mpt {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLowest = -87.33f, kHighest = 88.72f;  // results are normal numbers between them
 
@@ -23,7 +23,7 @@ constexpr float kLowest = -87.33f, kHighest = 88.72f;  // results are normal num
 double ulps_off(float x) {
   const double exact = std::exp(double(x));
   const float rounded = float(exact);
-  const double ulp = double(std::nextafter(rounded, kInf)) - double(rounded);
+  const double ulp = double(std::nextafter(rounded, kInfinity)) - double(rounded);
   return std::fabs(double(exp_of(x)) - exact) / ulp;
 }
 
@@ -50,11 +50,11 @@ TEST(ExpOf, Edges) {
   EXPECT_EQ(exp_of(0.0f), 1.0f);
   EXPECT_EQ(exp_of(-0.0f), 1.0f);
   EXPECT_EQ(exp_of(float_of(1)), 1.0f);
-  EXPECT_EQ(exp_of(kInf), kInf);
-  EXPECT_EQ(exp_of(std::numeric_limits<float>::max()), kInf);
-  EXPECT_EQ(exp_of(88.73f), kInf);
-  EXPECT_LT(exp_of(kHighest), kInf);
-  EXPECT_EQ(bits_of(exp_of(-kInf)), 0u);
+  EXPECT_EQ(exp_of(kInfinity), kInfinity);
+  EXPECT_EQ(exp_of(std::numeric_limits<float>::max()), kInfinity);
+  EXPECT_EQ(exp_of(88.73f), kInfinity);
+  EXPECT_LT(exp_of(kHighest), kInfinity);
+  EXPECT_EQ(bits_of(exp_of(-kInfinity)), 0u);
   EXPECT_EQ(bits_of(exp_of(std::numeric_limits<float>::lowest())), 0u);
   EXPECT_EQ(bits_of(exp_of(-104.0f)), 0u);
   EXPECT_EQ(exp_of(-103.9f), float_of(1));
@@ -116,15 +116,15 @@ TEST(Clamp, Edges) {
   EXPECT_EQ(clamp_to(-3.0f, -1.0f, 1.0f), -1.0f);
   EXPECT_EQ(clamp_to(3.0f, -1.0f, 1.0f), 1.0f);
   EXPECT_EQ(clamp_to(kNan, -1.0f, 1.0f), -1.0f);
-  EXPECT_EQ(clamp_to(kInf, -1.0f, 1.0f), 1.0f);
-  EXPECT_EQ(clamp_to(-kInf, -1.0f, 1.0f), -1.0f);
+  EXPECT_EQ(clamp_to(kInfinity, -1.0f, 1.0f), 1.0f);
+  EXPECT_EQ(clamp_to(-kInfinity, -1.0f, 1.0f), -1.0f);
 }
 
 // Infinite bounds are how an option is switched off: nothing changes, not even the sign of zero.
 TEST(Clamp, InfiniteBoundsAreIdentity) {
   sweep([](float x) {
     if (!std::isnan(x)) {
-      ASSERT_EQ(bits_of(clamp_to(x, -kInf, kInf)), bits_of(x));
+      ASSERT_EQ(bits_of(clamp_to(x, -kInfinity, kInfinity)), bits_of(x));
     }
   });
 }

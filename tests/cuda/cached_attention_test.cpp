@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kHeads = 6, kKeyHeads = 3, kHeadDim = 40, kTokens = 70,
                   kWidth = kHeads * kHeadDim, kKeyWidth = kKeyHeads * kHeadDim;
 
-HostMatrix random(DType type, int64_t rows, int64_t cols, uint64_t seed) {
+HostMatrix random_operand(DType type, int64_t rows, int64_t cols, uint64_t seed) {
   HostMatrix m(type, {rows, cols});
   Draws draws(seed);
   m.fill([&](int64_t, int64_t) { return draws.bell(1); });
@@ -22,7 +22,7 @@ HostMatrix random(DType type, int64_t rows, int64_t cols, uint64_t seed) {
 // All tokens one after the other; `copy` gives the tensors of a device.
 template <class Copy>
 std::array<Tensor, 3> generate(LlamaOps& ops, DType type, const Copy& copy) {
-  const HostMatrix qkv = random(type, kTokens, kWidth + 2 * kKeyWidth, 1),
+  const HostMatrix qkv = random_operand(type, kTokens, kWidth + 2 * kKeyWidth, 1),
                    empty = HostMatrix(type, {kTokens, kKeyWidth}),
                    empty_out = HostMatrix(type, {kTokens, kWidth}),
                    scores = HostMatrix(DType::kF32, {kHeads, kTokens});

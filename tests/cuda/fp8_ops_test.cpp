@@ -19,12 +19,12 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-struct Shape {
+struct CastShape {
   int64_t rows, cols;
 };
 // Multiples of 16 and of tiles, a tile's ends one element off, and rows of a stored 5461.
-constexpr Shape kShapes[] = {{16, 272}, {272, 16}, {64, 256}, {80, 304},
-                             {1, 1},    {17, 33},  {65, 257}, {129, 341}};
+constexpr CastShape kShapes[] = {{16, 272}, {272, 16}, {64, 256}, {80, 304},
+                                 {1, 1},    {17, 33},  {65, 257}, {129, 341}};
 
 // Of the source's elements where the tensor says so, else of the target's bytes.
 struct Strides {
@@ -103,7 +103,7 @@ float any_value(Draws& draws) {
   return word % 16 == 0 ? kSpecial[word / 16 % std::size(kSpecial)] : draws.bell(2);
 }
 
-HostMatrix plain_source(DType type, const Shape& shape, int64_t padding) {
+HostMatrix plain_source(DType type, const CastShape& shape, int64_t padding) {
   HostMatrix source(type, {shape.rows, shape.cols, padding});
   Draws draws(uint64_t(shape.rows * 1000 + shape.cols));
   source.fill([&](int64_t, int64_t) { return any_value(draws); });
@@ -111,7 +111,7 @@ HostMatrix plain_source(DType type, const Shape& shape, int64_t padding) {
 }
 
 TEST_F(Fp8OpsOnGpu, CastsOfPlainTensors) {
-  for (const Shape& shape : kShapes)
+  for (const CastShape& shape : kShapes)
     for (const Strides& strides : kStrides)
       for (const DType from : {DType::kBF16, DType::kF32}) {
         // All strides of one shape; of the others packed rows and rows that are not.
@@ -142,7 +142,7 @@ TEST_F(Fp8OpsOnGpu, KindsOfCasts) {
 TEST_F(Fp8OpsOnGpu, PartsOfLargerTensors) {
   for (const int64_t first : {16, 8, 5}) {
     Gpu gpu;
-    const Shape shape{75, 341};
+    const CastShape shape{75, 341};
     const HostMatrix source = plain_source(DType::kBF16, shape, 11);
     const HostMatrix rows(DType::kE4M3, {shape.rows + 32, shape.cols + 32}),
         columns(DType::kE4M3, {shape.cols + 32, shape.rows + 32});
@@ -167,7 +167,7 @@ TEST_F(Fp8OpsOnGpu, PartsOfLargerTensors) {
   }
 }
 
-HostEncoded encoded_source(WeightFormat format, const Shape& shape, int64_t padding) {
+HostEncoded encoded_source(WeightFormat format, const CastShape& shape, int64_t padding) {
   HostEncoded weights({.format = format, .fp8_block_size = 32}, {shape.rows, shape.cols, padding});
   HostMatrix plain(DType::kF32, {shape.rows, shape.cols});
   Draws draws(5);
@@ -181,7 +181,7 @@ HostEncoded encoded_source(WeightFormat format, const Shape& shape, int64_t padd
 TEST_F(Fp8OpsOnGpu, CastsOfEncodedWeights) {
   for (const WeightFormat format :
        {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
-    for (const Shape& shape : kShapes) {
+    for (const CastShape& shape : kShapes) {
       SCOPED_TRACE(testing::Message()
                    << name_of(format) << " " << shape.rows << " x " << shape.cols);
       const HostEncoded weights = encoded_source(format, shape, 16);
@@ -191,7 +191,7 @@ TEST_F(Fp8OpsOnGpu, CastsOfEncodedWeights) {
 }
 
 TEST_F(Fp8OpsOnGpu, GatheredAmax) {
-  for (const Shape& shape : kShapes)
+  for (const CastShape& shape : kShapes)
     for (const DType from : {DType::kBF16, DType::kF32}) {
       Gpu gpu;
       HostMatrix source(from, {shape.rows, shape.cols});
@@ -211,7 +211,7 @@ TEST_F(Fp8OpsOnGpu, GatheredAmax) {
 TEST_F(Fp8OpsOnGpu, GatheredAmaxOfEncodedWeights) {
   for (const WeightFormat format :
        {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
-    for (const Shape& shape : kShapes) {
+    for (const CastShape& shape : kShapes) {
       SCOPED_TRACE(testing::Message()
                    << name_of(format) << " " << shape.rows << " x " << shape.cols);
       const HostEncoded weights = encoded_source(format, shape, 16);

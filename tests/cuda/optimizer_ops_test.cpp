@@ -17,14 +17,15 @@ namespace {
 
 using OptimizerOpsOnGpu = CudaDeviceTest;
 
-// Weights and states after two steps.
+// Weights and states after two early steps and one so late that bias corrections are 1, which a lone
+// lane leaves out.
 std::vector<uint32_t> updated(const RunSetup& setup, std::unique_ptr<Device> device) {
   OptimizerRun run(setup, combination_shapes(), std::move(device));
   Draws draws(21);
   for (size_t i = 0; i < run.targets().size(); ++i)
     run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
   run.optimizer().weights_initialized();
-  for (int64_t t = 1; t <= 2; ++t) {
+  for (const int64_t t : {1, 2, 100'000}) {
     for (size_t i = 0; i < run.targets().size(); ++i)
       run.fill_gradient(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
     run.step(t, 0.7f);
@@ -38,7 +39,7 @@ bool has_same_bits(const Combination& combination) {
 }
 std::vector<Combination> combinations_with_same_bits() {
   std::vector<Combination> found;
-  std::ranges::copy_if(every_combination(), std::back_inserter(found), has_same_bits);
+  std::ranges::copy_if(tested_combinations(), std::back_inserter(found), has_same_bits);
   return found;
 }
 

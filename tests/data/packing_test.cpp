@@ -66,14 +66,14 @@ Corpus many_documents(uint32_t seed) {
   return Corpus(lengths, 7, 900);
 }
 
-struct Row {
+struct PackedRow {
   Tokens tokens, targets, begins;
 };
 
-Row row_of(const SequenceSource& source, int64_t sequence) {
+PackedRow packed_row(const SequenceSource& source, int64_t sequence) {
   const auto length = static_cast<size_t>(source.seq_len());
   const bool apart = source.attention() == AttentionScope::kDocument;
-  Row row{Tokens(length), Tokens(length), Tokens(apart ? length : 0)};
+  PackedRow row{Tokens(length), Tokens(length), Tokens(apart ? length : 0)};
   source.read(sequence, {row.tokens, row.targets, row.begins});
   return row;
 }
@@ -85,7 +85,8 @@ TEST(DocumentRows, BeginWhereTheirDocumentsDo) {
   options.attention = AttentionScope::kDocument;
   const SequenceSource source(options);
   ASSERT_EQ(source.sequences(), 5);
-  const Row first = row_of(source, 0), second = row_of(source, 1), last = row_of(source, 4);
+  const PackedRow first = packed_row(source, 0), second = packed_row(source, 1),
+                  last = packed_row(source, 4);
   EXPECT_EQ(first.tokens, (Tokens{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(first.begins, (Tokens{0, 0, 0, 3, 3, 5, 6, 6}));
   EXPECT_EQ(first.targets, (Tokens{1, 2, -1, 4, -1, -1, 7, 8}));
@@ -101,16 +102,16 @@ TEST(DocumentRows, HaveNoTargetBeyondADocumentThatEndsWithTheRow) {
   SequenceOptions options = Corpus({8, 8, 1}).options(8);
   options.attention = AttentionScope::kDocument;
   const SequenceSource source(options);
-  EXPECT_EQ(row_of(source, 0).targets, (Tokens{1, 2, 3, 4, 5, 6, 7, -1}));
-  EXPECT_EQ(row_of(source, 1).targets, (Tokens{9, 10, 11, 12, 13, 14, 15, -1}));
-  EXPECT_EQ(row_of(source, 1).begins, Tokens(8, 0));
+  EXPECT_EQ(packed_row(source, 0).targets, (Tokens{1, 2, 3, 4, 5, 6, 7, -1}));
+  EXPECT_EQ(packed_row(source, 1).targets, (Tokens{9, 10, 11, 12, 13, 14, 15, -1}));
+  EXPECT_EQ(packed_row(source, 1).begins, Tokens(8, 0));
 }
 
 // Every token, every target and every beginning of rows of any kind, and their count.
 void expect_rows_of(const Corpus& corpus, const SequenceSource& source) {
   const bool apart = source.attention() == AttentionScope::kDocument;
   for (int64_t s = 0; s < source.sequences(); ++s) {
-    const Row row = row_of(source, s);
+    const PackedRow row = packed_row(source, s);
     int64_t targets = 0, begin = 0;
     for (size_t t = 0; t < row.tokens.size(); ++t) {
       const int32_t token = row.tokens[t], target = row.targets[t];
@@ -146,7 +147,7 @@ struct Uses {
   std::map<int64_t, int> inputs, targets;
   explicit Uses(const SequenceSource& source) {
     for (int64_t s = 0; s < source.sequences(); ++s) {
-      const Row row = row_of(source, s);
+      const PackedRow row = packed_row(source, s);
       for (size_t t = 0; t < row.tokens.size(); ++t) {
         if (row.tokens[t] != 59999) ++inputs[row.tokens[t]];
         if (row.targets[t] != kIgnoreTarget) ++targets[row.targets[t]];
@@ -189,7 +190,7 @@ TEST(BestFit, DoesNotDependOnAttention) {
   ASSERT_EQ(rows.sequences(), documents.sequences());
   expect_rows_of(corpus, rows);
   for (int64_t s = 0; s < rows.sequences(); ++s)
-    EXPECT_EQ(row_of(rows, s).tokens, row_of(documents, s).tokens);
+    EXPECT_EQ(packed_row(rows, s).tokens, packed_row(documents, s).tokens);
 }
 
 TEST(BestFit, TakesTheRowWithTheLeastRoom) {
@@ -199,12 +200,12 @@ TEST(BestFit, TakesTheRowWithTheLeastRoom) {
   options.packing = Packing::kBestFit;
   const SequenceSource source(options);
   ASSERT_EQ(source.sequences(), 5);
-  EXPECT_EQ(row_of(source, 0).tokens, (Tokens{0, 1, 2, 3, 4, 14, 15, 16}));
-  EXPECT_EQ(row_of(source, 0).targets, (Tokens{1, 2, 3, 4, 14, 15, 16, 17}));
-  EXPECT_EQ(row_of(source, 1).tokens, (Tokens{5, 6, 7, 8, 9, 10, 11, 12}));
-  EXPECT_EQ(row_of(source, 2).tokens, test::counting_tokens(8, 18));
-  EXPECT_EQ(row_of(source, 3).tokens, test::counting_tokens(8, 26));
-  EXPECT_EQ(row_of(source, 4).tokens, (Tokens{34, 35, 36, 37, 38, 39, 40, 41}));
+  EXPECT_EQ(packed_row(source, 0).tokens, (Tokens{0, 1, 2, 3, 4, 14, 15, 16}));
+  EXPECT_EQ(packed_row(source, 0).targets, (Tokens{1, 2, 3, 4, 14, 15, 16, 17}));
+  EXPECT_EQ(packed_row(source, 1).tokens, (Tokens{5, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(packed_row(source, 2).tokens, test::counting_tokens(8, 18));
+  EXPECT_EQ(packed_row(source, 3).tokens, test::counting_tokens(8, 26));
+  EXPECT_EQ(packed_row(source, 4).tokens, (Tokens{34, 35, 36, 37, 38, 39, 40, 41}));
 }
 
 TEST(BestFit, CountsRowsCutsAndPadding) {
@@ -239,8 +240,8 @@ TEST(BestFit, OrderIsThatOfTheShuffleAndOfNothingElse) {
   const auto shuffled = std::make_shared<const SequenceSource>(options);
   const int64_t n = plain.sequences();
   for (int64_t s = 0; s < 2 * n; ++s)
-    EXPECT_EQ(row_of(*shuffled, s).tokens,
-              row_of(plain, permuted_index({options.seed, s / n}, n, s % n)).tokens);
+    EXPECT_EQ(packed_row(*shuffled, s).tokens,
+              packed_row(plain, permuted_index({options.seed, s / n}, n, s % n)).tokens);
   // Slices of ranks: the rows, the hash and the targets of the whole.
   const Batch whole = read_batch(*shuffled, 3, 6);
   uint64_t hash = 0;
@@ -312,7 +313,7 @@ TEST(BestFit, TakesAStreamOfOneDocumentThatBeganBefore) {
   options.packing = Packing::kBestFit;
   const SequenceSource source(options);
   ASSERT_EQ(source.sequences(), 3);
-  EXPECT_EQ(row_of(source, 2).tokens, (Tokens{16, 17, 18, 19, 59999, 59999, 59999, 59999}));
+  EXPECT_EQ(packed_row(source, 2).tokens, (Tokens{16, 17, 18, 19, 59999, 59999, 59999, 59999}));
   EXPECT_EQ(source.valid_targets(2), 3);
 }
 

@@ -31,17 +31,17 @@ Read read(const CorpusOptions& options) {
   return read;
 }
 
-std::string golden(const std::string& name) {
+std::string parquet_golden(const std::string& name) {
   return std::string(MPT_SOURCE_DIR) + "/tests/golden/parquet/" + name;
 }
 
 class Parquet : public testing::TestWithParam<const char*> {};
 
 TEST_P(Parquet, HasTheDocumentsOfTheSameTextAsJsonLines) {
-  const std::string path = golden(GetParam() + std::string(".parquet"));
+  const std::string path = parquet_golden(GetParam() + std::string(".parquet"));
   for (const int64_t limit : {16, 100, 1 << 20}) {
     const Read expected =
-        read({.patterns = {golden("documents.jsonl")}, .max_document_bytes = limit});
+        read({.patterns = {parquet_golden("documents.jsonl")}, .max_document_bytes = limit});
     const Read found = read({.patterns = {path}, .max_document_bytes = limit});
     EXPECT_EQ(found.documents, expected.documents);
     EXPECT_TRUE(found.stats == expected.stats);
@@ -60,13 +60,14 @@ INSTANTIATE_TEST_SUITE_P(Files, Parquet,
                          [](const auto& file) { return file.param; });
 
 TEST(ParquetFiles, HaveNoDocumentsWhereTheyHaveNoText) {
-  EXPECT_TRUE(read({.patterns = {golden("no_rows.parquet")}}).stats == CorpusStats{});
-  EXPECT_TRUE(read({.patterns = {golden("nulls.parquet")}}).stats == CorpusStats{.empty = 100});
+  EXPECT_TRUE(read({.patterns = {parquet_golden("no_rows.parquet")}}).stats == CorpusStats{});
+  EXPECT_TRUE(read({.patterns = {parquet_golden("nulls.parquet")}}).stats ==
+              CorpusStats{.empty = 100});
 }
 
 TEST(ParquetFiles, AreKnownByContentAndByAs) {
-  const std::string content = read_text(golden("snappy_v1.parquet"));
-  const auto expected = read({.patterns = {golden("snappy_v1.parquet")}}).documents;
+  const std::string content = read_text(parquet_golden("snappy_v1.parquet"));
+  const auto expected = read({.patterns = {parquet_golden("snappy_v1.parquet")}}).documents;
   const std::string directory = fresh_directory();
   EXPECT_EQ(read({.patterns = {write_text(directory + "/a.txt", content)}}).documents, expected);
   const std::string other = write_text(directory + "/a.pq", content);
@@ -78,7 +79,7 @@ TEST(ParquetFiles, WhatIsNotReadIsRefusedByName) {
   const auto refuse = [](const std::string& file, const std::vector<std::string>& parts,
                          const std::string& field = "text") {
     SCOPED_TRACE(file);
-    expect_error([&] { read({.patterns = {golden(file)}, .text_field = field}); }, parts);
+    expect_error([&] { read({.patterns = {parquet_golden(file)}, .text_field = field}); }, parts);
   };
   refuse("lz4.parquet", {"lz4.parquet: ", "codec LZ4", "snappy, gzip or zstd"});
   refuse("brotli.parquet", {"brotli.parquet: ", "codec brotli"});
@@ -88,8 +89,8 @@ TEST(ParquetFiles, WhatIsNotReadIsRefusedByName) {
   refuse("fixed_length.parquet", {"column 'text' holds no text (type 7"});
   refuse("snappy_v1.parquet", {"column 'meta' is nested"}, "meta");
   refuse("bad_utf8.parquet", {"bad_utf8.parquet: row 2: not valid UTF-8", "0xff"});
-  const Read skipped =
-      read({.patterns = {golden("bad_utf8.parquet")}, .on_bad_document = OnBadDocument::kSkip});
+  const Read skipped = read(
+      {.patterns = {parquet_golden("bad_utf8.parquet")}, .on_bad_document = OnBadDocument::kSkip});
   EXPECT_EQ(skipped.documents, (std::vector<std::string>{"good", "fine"}));
   EXPECT_EQ(skipped.stats.bad, 1);
   const std::string overlapping =
@@ -102,7 +103,7 @@ TEST(ParquetFiles, WhatIsNotReadIsRefusedByName) {
 
 TEST(ParquetFiles, ForeignAndTruncatedOnesAreNamed) {
   const std::string path = fresh_directory() + "/a.parquet";
-  const std::string good = read_text(golden("snappy_v1.parquet"));
+  const std::string good = read_text(parquet_golden("snappy_v1.parquet"));
   const auto refuse = [&](const std::string& content, const std::string& part) {
     write_text(path, content);
     expect_error([&] { read({.patterns = {path}}); }, {path + ": ", part});
@@ -126,7 +127,7 @@ TEST(ParquetFiles, ForeignAndTruncatedOnesAreNamed) {
 TEST(ParquetFiles, NoChangedByteIsWorseThanAnError) {
   const std::string path = fresh_directory() + "/a.parquet";
   for (const char* name : {"bad_utf8.parquet", "no_rows.parquet"}) {
-    const std::string good = read_text(golden(name));
+    const std::string good = read_text(parquet_golden(name));
     for (size_t i = 0; i < good.size(); ++i) {
       for (const int change : {0x01, 0x80, 0xff}) {
         std::string changed = good;
@@ -146,7 +147,7 @@ TEST(ParquetFiles, NoChangedByteIsWorseThanAnError) {
 
 TEST(ParquetFiles, ChecksumsFindDamage) {
   const std::string path = fresh_directory() + "/a.parquet";
-  std::string content = read_text(golden("checksums.parquet"));
+  std::string content = read_text(parquet_golden("checksums.parquet"));
   const size_t at = content.find("The same text in many rows.");
   ASSERT_NE(at, std::string::npos);
   content[at] = 't';

@@ -54,17 +54,18 @@ std::string map_of(const std::vector<uint32_t>& units, const std::string& texts)
   return map + texts;
 }
 
-const std::string kTexts("x\0", 2);
+const std::string kMapTexts("x\0", 2);
 
 TEST(SentencePieceModel, SoundMapsHaveNoDefect) {
   EXPECT_EQ(defect_of_model(""), "");
   EXPECT_EQ(defect_of_model(model_with_map("")), "");
   for (const uint32_t values : {1u, 2u, 32u})
-    EXPECT_EQ(defect_of_model(model_with_map(map_of(array_of_as(values), kTexts))), "") << values;
+    EXPECT_EQ(defect_of_model(model_with_map(map_of(array_of_as(values), kMapTexts))), "")
+        << values;
 }
 
 TEST(SentencePieceModel, MoreValuesOnOneWayThanTheLibraryHasRoomFor) {
-  EXPECT_EQ(defect_of_model(model_with_map(map_of(array_of_as(33), kTexts))), kMapDefect);
+  EXPECT_EQ(defect_of_model(model_with_map(map_of(array_of_as(33), kMapTexts))), kMapDefect);
 }
 
 TEST(SentencePieceModel, TextsAndPiecesThatTakeLongToFind) {
@@ -72,7 +73,7 @@ TEST(SentencePieceModel, TextsAndPiecesThatTakeLongToFind) {
   const auto without_values = [&](uint32_t length) {
     std::vector<uint32_t> units = array_of_as(length);
     for (uint32_t i = 1; i < length; ++i) units[256 * i + 'a'] &= ~kHasValue;
-    return model_with_map(map_of(units, kTexts));
+    return model_with_map(map_of(units, kMapTexts));
   };
   EXPECT_EQ(defect_of_model(without_values(256)), "");
   EXPECT_EQ(defect_of_model(without_values(257)), kMapDefect);
@@ -91,15 +92,15 @@ TEST(SentencePieceModel, WaysOutOfTheArray) {
            {256 + 'a', uint32_t{'a'} << 10 | 1u << 8 | 'a'}}) {  // its own child
     std::vector<uint32_t> units = good;
     units[unit] = bits;
-    EXPECT_EQ(defect_of_model(model_with_map(map_of(units, kTexts))), kMapDefect) << unit;
+    EXPECT_EQ(defect_of_model(model_with_map(map_of(units, kMapTexts))), kMapDefect) << unit;
   }
 }
 
 TEST(SentencePieceModel, MapsOfWrongSize) {
-  const std::string good = map_of(array_of_as(1), kTexts);
+  const std::string good = map_of(array_of_as(1), kMapTexts);
   for (const std::string& map :
        {good.substr(0, 3), good.substr(0, 4), good.substr(0, 100), good.substr(0, good.size() - 1),
-        good.substr(0, good.size() - 2), map_of({}, kTexts), map_of({0}, kTexts)})
+        good.substr(0, good.size() - 2), map_of({}, kMapTexts), map_of({0}, kMapTexts)})
     EXPECT_EQ(defect_of_model(model_with_map(map)), kMapDefect) << map.size();
   // As the normalization and as its inverse.
   EXPECT_EQ(defect_of_model(text_field(5, text_field(2, good.substr(0, 9)))), kMapDefect);

@@ -26,18 +26,18 @@ constexpr std::array kFiles{"gpt2.json",
                             "cl100k_base.tiktoken",
                             "o200k_base.tiktoken"};
 
-std::string golden(const std::string& name) {
+std::string subword_golden(const std::string& name) {
   return MPT_SOURCE_DIR "/tests/golden/subword/" + name;
 }
 
 json cases_of(std::string file) {
   if (file.ends_with(".json")) file.resize(file.size() - 5);
-  return json::parse(test::read_text(golden(file + ".cases.json")));
+  return json::parse(test::read_text(subword_golden(file + ".cases.json")));
 }
 
 class SubwordGolden : public testing::TestWithParam<const char*> {
  protected:
-  const Tokenizer tokenizer_ = Tokenizer::load(golden(GetParam()));
+  const Tokenizer tokenizer_ = Tokenizer::load(subword_golden(GetParam()));
   const json cases_ = cases_of(GetParam());
 };
 
@@ -88,11 +88,11 @@ INSTANTIATE_TEST_SUITE_P(Files, SubwordGolden, testing::ValuesIn(kFiles), name_o
 // --- what the files say beside ids ---------------------------------------------------------------
 
 TEST(SubwordFiles, AreKnownByTheirContent) {
-  const Tokenizer json_file = Tokenizer::load(golden("llama3.json"));
+  const Tokenizer json_file = Tokenizer::load(subword_golden("llama3.json"));
   EXPECT_EQ(json_file.kind(), TokenizerKind::kTokenizerJson);
   EXPECT_STREQ(json_file.file_name(), "tokenizer.json");
-  EXPECT_EQ(json_file.model_bytes(), test::read_text(golden("llama3.json")));
-  const Tokenizer ranks = Tokenizer::load(golden("cl100k_base.tiktoken"));
+  EXPECT_EQ(json_file.model_bytes(), test::read_text(subword_golden("llama3.json")));
+  const Tokenizer ranks = Tokenizer::load(subword_golden("cl100k_base.tiktoken"));
   EXPECT_EQ(ranks.kind(), TokenizerKind::kTiktoken);
   EXPECT_STREQ(ranks.file_name(), "tokenizer.tiktoken");
   const std::string renamed = test::fresh_directory() + "/tokenizer.model";
@@ -104,19 +104,19 @@ TEST(SubwordFiles, SayWhichTokensBeginAndEndTexts) {
   const auto named = [](const Tokenizer& tokenizer, int64_t id) {
     return id < 0 ? "" : tokenizer.id_to_piece(id);
   };
-  const Tokenizer llama3 = Tokenizer::load(golden("llama3.json"));
+  const Tokenizer llama3 = Tokenizer::load(subword_golden("llama3.json"));
   EXPECT_EQ(named(llama3, llama3.bos_id()), "<|begin_of_text|>");  // as its post_processor says
   EXPECT_EQ(named(llama3, llama3.eos_id()), "<|end_of_text|>");    // by its name
   EXPECT_TRUE(llama3.subwords()->parts().template_begins_with_bos);
-  const Tokenizer gpt2 = Tokenizer::load(golden("gpt2.json"));
+  const Tokenizer gpt2 = Tokenizer::load(subword_golden("gpt2.json"));
   EXPECT_EQ(gpt2.bos_id(), -1);
   EXPECT_EQ(named(gpt2, gpt2.eos_id()), "<|endoftext|>");
   EXPECT_FALSE(gpt2.subwords()->parts().template_begins_with_bos);
-  const Tokenizer unigram = Tokenizer::load(golden("unigram.json"));
+  const Tokenizer unigram = Tokenizer::load(subword_golden("unigram.json"));
   EXPECT_EQ(unigram.bos_id(), 1);
   EXPECT_EQ(unigram.eos_id(), 2);
   EXPECT_EQ(unigram.unk_id(), 0);
-  const Tokenizer ranks = Tokenizer::load(golden("cl100k_base.tiktoken"));
+  const Tokenizer ranks = Tokenizer::load(subword_golden("cl100k_base.tiktoken"));
   EXPECT_EQ(named(ranks, ranks.eos_id()), "<|endoftext|>");
   EXPECT_EQ(ranks.eos_id(), ranks.vocab_size() - 1);
   EXPECT_EQ(named(ranks, ranks.eos_id() - 1), "");  // no piece has this id
@@ -124,14 +124,14 @@ TEST(SubwordFiles, SayWhichTokensBeginAndEndTexts) {
 
 // The copy of a tiktoken file has its settings in it.
 TEST(SubwordFiles, CopiesOfTiktokenFilesStandAlone) {
-  const Tokenizer ranks = Tokenizer::load(golden("cl100k_base.tiktoken"));
+  const Tokenizer ranks = Tokenizer::load(subword_golden("cl100k_base.tiktoken"));
   const std::string copy =
       test::write_text(test::fresh_directory() + "/tokenizer.tiktoken", ranks.model_bytes());
   const Tokenizer copied = Tokenizer::load(copy);
   EXPECT_EQ(copied.hash(), ranks.hash());
   EXPECT_EQ(copied.encode("Some text, 12345"), ranks.encode("Some text, 12345"));
   const std::string alone = test::fresh_directory() + "/x.tiktoken";
-  test::write_text(alone, test::read_text(golden("cl100k_base.tiktoken")));
+  test::write_text(alone, test::read_text(subword_golden("cl100k_base.tiktoken")));
   test::expect_error([&] { Tokenizer::load(alone); }, {alone, ".tiktoken.json", "pattern"});
 }
 
@@ -148,7 +148,7 @@ TEST(SubwordFiles, ExportedSentencePieceModelsAreReadAgain) {
 }
 
 TEST(SubwordFiles, TextMustBeUtf8) {
-  const Tokenizer tokenizer = Tokenizer::load(golden("gpt2.json"));
+  const Tokenizer tokenizer = Tokenizer::load(subword_golden("gpt2.json"));
   test::expect_error([&] { (void)tokenizer.encode("a\xC3"); }, {"gpt2.json", "byte 1", "UTF-8"});
 }
 

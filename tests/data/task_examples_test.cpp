@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string golden(const std::string& name) { return MPT_SOURCE_DIR "/tests/golden/" + name; }
+std::string golden_file(const std::string& name) { return MPT_SOURCE_DIR "/tests/golden/" + name; }
 
 std::string joined_words(const std::string& text) {
   std::string all;
@@ -32,7 +32,8 @@ std::string joined_words(const std::string& text) {
 }
 
 TEST(PythonText, IsWhatPythonMakesOfIt) {
-  const json cases = json::parse(posix_file_system().read_file(golden("tasks/python_text.json")));
+  const json cases =
+      json::parse(posix_file_system().read_file(golden_file("tasks/python_text.json")));
   ASSERT_GT(cases.size(), 50u);
   for (const json& c : cases) {
     const std::string text = c.at("text");
@@ -149,7 +150,7 @@ TEST_F(TaskExamples, WhatIsWrongIsNamedWithItsLine) {
 // --- tokens --------------------------------------------------------------------------------------
 
 TEST(TaskRequests, WhiteSpaceMovesToTheContinuation) {
-  const Tokenizer tokenizer = Tokenizer::load(golden("subword/gpt2.json"));
+  const Tokenizer tokenizer = Tokenizer::load(golden_file("subword/gpt2.json"));
   const RequestOptions options{.context = 100};
   const TaskRequest request = encode_request(tokenizer, "the model \t", " x", options);
   const std::vector<int32_t> whole = tokenizer.encode("the model \t x"),
@@ -159,7 +160,7 @@ TEST(TaskRequests, WhiteSpaceMovesToTheContinuation) {
 }
 
 TEST(TaskRequests, LongContextsLoseTheirBeginning) {
-  const Tokenizer tokenizer = Tokenizer::load(golden("subword/gpt2.json"));
+  const Tokenizer tokenizer = Tokenizer::load(golden_file("subword/gpt2.json"));
   const TaskRequest whole =
       encode_request(tokenizer, "the weights of the model are", " lost", {.context = 100});
   EXPECT_FALSE(whole.truncated);
@@ -174,8 +175,8 @@ TEST(TaskRequests, LongContextsLoseTheirBeginning) {
 }
 
 TEST(TaskRequests, BosOrEosStandsForAnEmptyContext) {
-  const Tokenizer gpt2 = Tokenizer::load(golden("subword/gpt2.json")),
-                  llama3 = Tokenizer::load(golden("subword/llama3.json"));
+  const Tokenizer gpt2 = Tokenizer::load(golden_file("subword/gpt2.json")),
+                  llama3 = Tokenizer::load(golden_file("subword/llama3.json"));
   EXPECT_EQ(encode_request(gpt2, "", " a", {.context = 9}).tokens.front(), gpt2.eos_id());
   EXPECT_EQ(encode_request(llama3, "", " a", {.context = 9}).tokens.front(), llama3.bos_id());
   const TaskRequest with_bos =
@@ -187,7 +188,7 @@ TEST(TaskRequests, BosOrEosStandsForAnEmptyContext) {
 }
 
 TEST(TaskRequests, WhatStopsLmEvalIsRefused) {
-  const Tokenizer tokenizer = Tokenizer::load(golden("subword/gpt2.json"));
+  const Tokenizer tokenizer = Tokenizer::load(golden_file("subword/gpt2.json"));
   EXPECT_ERROR(encode_request(tokenizer, " ", " a", {.context = 9}), "white space alone");
   EXPECT_ERROR(encode_request(tokenizer, "a", "", {.context = 9}), "has no token of its own");
   EXPECT_ERROR(encode_request(tokenizer, "a", "bcdefghijklmnopqrst", {.context = 3}),
@@ -195,8 +196,8 @@ TEST(TaskRequests, WhatStopsLmEvalIsRefused) {
 }
 
 TEST(TaskRequests, TasksHaveOneForEachContinuation) {
-  const Tokenizer tokenizer = Tokenizer::load(golden("subword/gpt2.json"));
-  const TaskFiles files{TaskKind::kArcEasy, {golden("tasks/arc_easy.jsonl")}, 2};
+  const Tokenizer tokenizer = Tokenizer::load(golden_file("subword/gpt2.json"));
+  const TaskFiles files{TaskKind::kArcEasy, {golden_file("tasks/arc_easy.jsonl")}, 2};
   const Task task = load_task(files, tokenizer, {.context = 100});
   ASSERT_EQ(task.examples.size(), 2u);
   EXPECT_EQ(task.examples[1].first, 4);

@@ -34,18 +34,18 @@ int64_t bytes_of(const TextBytes& text, const Tokens& ids) {
 
 // Characters that the tokenizer spells in two, three and four byte pieces, spaces at the ends and
 // in a row, and the symbol that stands for a space.
-const std::vector<std::string> kTexts{
+const std::vector<std::string> kSampleTexts{
     "kalomi terane",     " leading",      "trailing  ",  "  two  two  ",
     "Café 漢字 😀 12345", "e\u0301\u0302", "\n\n\tx\r\n", "x"};
 
 TEST(TextBytes, AreThoseOfTheText) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
   const TextBytes text = TextBytes::of(tokenizer).value();
-  for (const std::string& one : kTexts) {
+  for (const std::string& one : kSampleTexts) {
     const Stream stream = stream_of(tokenizer, {one});
     EXPECT_EQ(bytes_of(text, stream.ids), stream.bytes) << '"' << one << '"';
   }
-  const Stream all = stream_of(tokenizer, kTexts);
+  const Stream all = stream_of(tokenizer, kSampleTexts);
   EXPECT_EQ(bytes_of(text, all.ids), all.bytes);
 }
 
@@ -53,7 +53,7 @@ TEST(TextBytes, AreThoseOfTheText) {
 TEST(TextBytes, OfByteLevelPiecesAreThoseTheySpell) {
   const Tokenizer tokenizer = Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json");
   const TextBytes text = TextBytes::of(tokenizer).value();
-  for (const std::string& one : kTexts) {
+  for (const std::string& one : kSampleTexts) {
     Tokens ids = tokenizer.encode(one);
     ids.insert(ids.begin(), 0);
     EXPECT_EQ(bytes_of(text, ids), std::ssize(one)) << one;
@@ -64,7 +64,7 @@ TEST(TextBytes, OfByteLevelPiecesAreThoseTheySpell) {
 TEST(TextBytes, OfRowsAddUp) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
   const TextBytes text = TextBytes::of(tokenizer).value();
-  const Stream all = stream_of(tokenizer, kTexts);
+  const Stream all = stream_of(tokenizer, kSampleTexts);
   for (const size_t length : {1U, 2U, 3U, 7U}) {
     int64_t bytes = 0;
     for (size_t first = 0; first + 1 < all.ids.size(); first += length) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "config/run_config.h"
+#include "config/run_config_json.h"
 #include "fuzz/input_directory.h"
 
 namespace {

@@ -10,13 +10,12 @@
 #include "inference/model_checkpoint.h"
 #include "inference/weights_checkpoint.h"
 #include "support/expect_error.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt::test {
 namespace {
 
-FileSystem& fs = posix_file_system();
-const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
 constexpr const char* kFile = "/checkpoints/step_00000000/rank_00000_of_00001.safetensors";
 constexpr auto kScaled = {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8};
 
@@ -37,8 +36,8 @@ class Convert : public testing::Test {
   ConvertedCheckpoint convert(const std::string& from, const std::string& to, WeightFormat weights,
                               std::vector<std::string> overrides = {}) const {
     return convert_checkpoint(
-        fs, {.checkpoint = from,
-             .wanted = {.output = to, .weights = weights, .overrides = std::move(overrides)}});
+        disk, {.checkpoint = from,
+               .wanted = {.output = to, .weights = weights, .overrides = std::move(overrides)}});
   }
 
   TempDirectory directory_;
@@ -71,7 +70,7 @@ TEST_F(Convert, NarrowsAsARunEncodesItsInitialWeights) {
     const WeightStore drawn(llama_parameters(config.model), options, *device, *allocator),
         loaded(llama_parameters(config.model), options, *device, *allocator);
     initialize_weights(drawn, 0.3, 11, *device);
-    load_checkpoint(fs, find_checkpoint(fs, output), loaded.named_tensors(), *device);
+    load_checkpoint(disk, find_checkpoint(disk, output), loaded.named_tensors(), *device);
     EXPECT_TRUE(bytes_of_weights(loaded, *device) == bytes_of_weights(drawn, *device));
   }
 }
@@ -96,7 +95,7 @@ TEST_F(Convert, TheSameFormatIsCopied) {
                       twice = directory_ / (std::string(name_of(format)) + "_2");
     convert(source_, once, format);
     convert(once, twice, format);
-    EXPECT_TRUE(fs.read_file(once + kFile) == fs.read_file(twice + kFile));
+    EXPECT_TRUE(disk.read_file(once + kFile) == disk.read_file(twice + kFile));
   }
 }
 
@@ -106,7 +105,7 @@ TEST_F(Convert, TheSameFormatKeepsItsOptions) {
     const std::string once = directory_ / (name + "_1"), twice = directory_ / (name + "_2");
     convert(source_, once, format, {option});
     EXPECT_EQ(convert(once, twice, format).changes.text(), "all kept exactly");
-    EXPECT_TRUE(fs.read_file(once + kFile) == fs.read_file(twice + kFile)) << name;
+    EXPECT_TRUE(disk.read_file(once + kFile) == disk.read_file(twice + kFile)) << name;
   };
   stays("live", WeightFormat::kNvfp4, "precision.nvfp4_scale_mode=live");
   stays("wide", WeightFormat::kBlockFp8, "precision.fp8_block_size=64");
@@ -129,7 +128,7 @@ TEST_F(Convert, OptionsOfTheFormatCanBeSet) {
                                    {"precision.fp8_block_size=32", "precision.compute=fp32"})
                                .config;
   EXPECT_EQ(config.precision.fp8_block_size, 32);
-  EXPECT_EQ(load_model(fs, directory_ / "fp8", kOneThread).storage(), DType::kF32);
+  EXPECT_EQ(load_model(disk, directory_ / "fp8", kOneThread).storage(), DType::kF32);
 }
 
 TEST_F(Convert, WhatMakesNoSenseIsRefused) {
@@ -143,7 +142,7 @@ TEST_F(Convert, WhatMakesNoSenseIsRefused) {
   refused("precision.nonsense=1", "unknown key");
   EXPECT_ERROR(convert(directory_ / "missing", directory_ / "out", WeightFormat::kBF16),
                "missing: no such checkpoint or run directory");
-  EXPECT_FALSE(fs.exists(directory_ / "out"));
+  EXPECT_FALSE(disk.exists(directory_ / "out"));
   EXPECT_ERROR(convert(source_, source_, WeightFormat::kBF16), "is not empty");
 }
 
@@ -153,29 +152,29 @@ TEST_F(Convert, ReplacesADirectoryThatWasLocked) {
   convert(source_, output, WeightFormat::kF32);
   { const DirectoryLock lock(output); }
   EXPECT_NO_THROW(
-      convert_checkpoint(fs, {.checkpoint = source_,
-                              .wanted = {.output = output, .weights = WeightFormat::kF32},
-                              .overwrite = Overwrite::kYes}));
+      convert_checkpoint(disk, {.checkpoint = source_,
+                                .wanted = {.output = output, .weights = WeightFormat::kF32},
+                                .overwrite = Overwrite::kYes}));
 }
 
 TEST_F(Convert, ItIsACheckpointOfStepZeroAndSaysWhereFrom) {
   convert(source_, directory_ / "out", WeightFormat::kNvfp4);
-  const std::string checkpoint = find_checkpoint(fs, directory_ / "out");
+  const std::string checkpoint = find_checkpoint(disk, directory_ / "out");
   EXPECT_TRUE(checkpoint.ends_with("/checkpoints/step_00000000")) << checkpoint;
-  const TrainState state = verify_checkpoint(fs, checkpoint);
+  const TrainState state = verify_checkpoint(disk, checkpoint);
   EXPECT_EQ(state.step, 0);
   EXPECT_EQ(state.tokens, 0);
   EXPECT_TRUE(holds_weights_only(state));
-  EXPECT_FALSE(holds_weights_only(read_checkpoint_state(fs, source_)));
-  EXPECT_EQ(state.extra.at("weights_of"), find_saved_weights(fs, source_).json());
+  EXPECT_FALSE(holds_weights_only(read_checkpoint_state(disk, source_)));
+  EXPECT_EQ(state.extra.at("weights_of"), find_saved_weights(disk, source_).json());
   EXPECT_EQ(state.extra.at("weights_of").at("step"), 7);
-  EXPECT_EQ(fs.list_directory(directory_ / "out"),
+  EXPECT_EQ(disk.list_directory(directory_ / "out"),
             (std::vector<std::string>{"checkpoints", "config.json"}));
 }
 
 // Of the source's data only what names its tokenizer matters here.
 TEST_F(Convert, TakesRunsWhoseMixtureChanges) {
-  RunConfig config = find_saved_weights(fs, source_).config;
+  RunConfig config = find_saved_weights(disk, source_).config;
   config.data.train = {{.name = "a", .files = {"a.bin"}, .weight = 1},
                        {.name = "b", .files = {"b.bin"}, .weight = 1}};
   config.data.phases = {{.from = 0.3, .weights = {{"a", 1}}}, {.from = 0.4, .weights = {{"b", 1}}}};
@@ -201,12 +200,12 @@ class Average : public Convert {
   std::vector<float> weights_of(const std::string& path) {
     const std::string wide = path + "_wide";
     convert(path, wide, WeightFormat::kF32);
-    const SavedWeights saved = find_saved_weights(fs, wide);
+    const SavedWeights saved = find_saved_weights(disk, wide);
     const auto device = make_cpu_device(1);
     const auto allocator = device->make_allocator();
     const WeightStore weights(llama_parameters(saved.config.model),
                               stored_weights(saved.config.precision), *device, *allocator);
-    load_checkpoint(fs, saved.checkpoint, weights.named_tensors(), *device);
+    load_checkpoint(disk, saved.checkpoint, weights.named_tensors(), *device);
     const std::string bytes = bytes_of_values(weights, *device);
     std::vector<float> values(bytes.size() / 4);
     memcpy(values.data(), bytes.data(), bytes.size());
@@ -229,7 +228,7 @@ TEST_F(Average, IsTheMeanWhateverTheFormats) {
                                      checkpoint("c", 3, WeightFormat::kNvfp4)};
   const std::string output = directory_ / "mean";
   const AveragedCheckpoints made = average_checkpoints(
-      fs, {.checkpoints = all, .wanted = {.output = output, .weights = WeightFormat::kF32}});
+      disk, {.checkpoints = all, .wanted = {.output = output, .weights = WeightFormat::kF32}});
   EXPECT_EQ(made.checkpoints.size(), 3u);
   EXPECT_EQ(made.changes.changed, 0);
   const std::vector<float> a = weights_of(all[0]), b = weights_of(all[1]), c = weights_of(all[2]),
@@ -239,19 +238,19 @@ TEST_F(Average, IsTheMeanWhateverTheFormats) {
   for (size_t i = 0; i < mean.size(); ++i)
     ASSERT_EQ(mean[i], float((double(a[i]) + b[i] + c[i]) / 3)) << i;
   const std::string decayed = directory_ / "decayed";
-  average_checkpoints(fs, {.checkpoints = all,
-                           .decay = 0.5,
-                           .wanted = {.output = decayed, .weights = WeightFormat::kF32}});
+  average_checkpoints(disk, {.checkpoints = all,
+                             .decay = 0.5,
+                             .wanted = {.output = decayed, .weights = WeightFormat::kF32}});
   const std::vector<float> of_decay = weights_of(decayed);
   for (size_t i = 0; i < mean.size(); ++i)
     ASSERT_EQ(of_decay[i], float((double(a[i]) * 0.25 + b[i] * 0.5 + c[i]) / 1.75)) << i;
-  const TrainState state = read_checkpoint_state(fs, find_checkpoint(fs, output));
+  const TrainState state = read_checkpoint_state(disk, find_checkpoint(disk, output));
   EXPECT_EQ(state.extra.at("weights_of").at("mean_of").size(), 3u);
 }
 
 TEST_F(Average, RefusesAnEmaThatIsNotThere) {
   const auto ema = [&](std::vector<std::string> of, double decay = 1) {
-    average_checkpoints(fs,
+    average_checkpoints(disk,
                         {.checkpoints = std::move(of),
                          .decay = decay,
                          .ema = true,
@@ -265,7 +264,7 @@ TEST_F(Average, RefusesAnEmaThatIsNotThere) {
 
 TEST_F(Average, NeedsSeveralOfOneModel) {
   const auto average = [&](std::vector<std::string> of, std::optional<int64_t> last = {}) {
-    average_checkpoints(fs,
+    average_checkpoints(disk,
                         {.checkpoints = std::move(of),
                          .last = last,
                          .wanted = {.output = directory_ / "out", .weights = WeightFormat::kF32}});

@@ -392,17 +392,17 @@ TEST(ExportGguf, TokensAndMergesAreThoseOfTheTokenizerJson) {
   RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   config.model.vocab_size = 426;
   const Tokenizer tokenizer = subword_tokenizer("qwen2");
-  const auto json = nlohmann::json::parse(posix_file_system().read_file(tokenizer.path()));
+  const auto vocabulary = nlohmann::json::parse(posix_file_system().read_file(tokenizer.path()));
   std::vector<std::string> tokens(426), types(426, "1"), merges;
-  for (const auto& [token, id] : json.at("model").at("vocab").items())
+  for (const auto& [token, id] : vocabulary.at("model").at("vocab").items())
     tokens.at(id.get<size_t>()) = token;
-  for (const auto& added : json.at("added_tokens")) {
+  for (const auto& added : vocabulary.at("added_tokens")) {
     tokens.at(added.at("id").get<size_t>()) = added.at("content");
     types.at(added.at("id").get<size_t>()) = added.at("special").get<bool>() ? "3" : "4";
   }
   tokens.back() = "[PAD425]";
   types.back() = "5";
-  for (const auto& merge : json.at("model").at("merges"))
+  for (const auto& merge : vocabulary.at("model").at("merges"))
     merges.push_back(merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
   const GgufFile file = metadata_file(config, tokenizer);
   EXPECT_EQ(file.arrays.at("tokenizer.ggml.tokens"), tokens);

@@ -20,8 +20,6 @@
 namespace mpt::test {
 namespace {
 
-const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
-
 using nlohmann::json;
 
 json json_file(const std::string& path) { return json::parse(posix_file_system().read_file(path)); }

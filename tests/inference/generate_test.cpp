@@ -16,8 +16,6 @@
 namespace mpt::test {
 namespace {
 
-const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
-
 using Tokens = std::vector<int32_t>;
 
 // --- sample_token --------------------------------------------------------------------------------

@@ -19,15 +19,13 @@
 #include "support/draws.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt::test {
 namespace {
 
 using nlohmann::json;
-
-const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
-FileSystem& fs = posix_file_system();
 
 std::string golden_model(const std::string& name) {
   return std::string(MPT_SOURCE_DIR "/tests/golden/import/") + name;
@@ -68,12 +66,12 @@ TEST_P(ImportedLogits, AreThoseOfTransformers) {
   const TempDirectory directory;
   const std::string source = golden_model(GetParam()), output = directory / "imported";
   const ImportedModel imported =
-      import_model(fs, {.directory = source, .output = output, .weights = WeightFormat::kF32});
+      import_model(disk, {.directory = source, .output = output, .weights = WeightFormat::kF32});
   EXPECT_EQ(imported.changes.changed, 0);
-  const SafetensorsReader golden(fs, source + "/logits.safetensors");
+  const SafetensorsReader golden(disk, source + "/logits.safetensors");
   const auto& entry = golden.at("tokens");
   const BatchShape shape{.rows = entry.shape.at(0), .seq_len = entry.shape.at(1)};
-  const LoadedModel model = load_model(fs, output, kOneThread);
+  const LoadedModel model = load_model(disk, output, kOneThread);
   EXPECT_EQ(model.step, 0);
   const std::vector<float> want = stored_values<float>(golden, golden.at("logits")),
                            found = logits_of(model, stored_values<int32_t>(golden, entry), shape);
@@ -90,13 +88,13 @@ class DocumentLogits : public testing::TestWithParam<std::string> {};
 TEST_P(DocumentLogits, AreThoseOfTransformers) {
   const TempDirectory directory;
   const std::string source = golden_model(GetParam()), output = directory / "imported";
-  import_model(fs, {.directory = source, .output = output, .weights = WeightFormat::kF32});
-  const SafetensorsReader golden(fs, source + "/documents.safetensors");
+  import_model(disk, {.directory = source, .output = output, .weights = WeightFormat::kF32});
+  const SafetensorsReader golden(disk, source + "/documents.safetensors");
   const auto ids = [&](const char* name) {
     return stored_values<int32_t>(golden, golden.at(name));
   };
   const std::vector<int32_t> tokens = ids("tokens"), begins = ids("document_begin");
-  const LoadedModel model = load_model(fs, output, kOneThread);
+  const LoadedModel model = load_model(disk, output, kOneThread);
   Llama llama = llama_of(model, {1, std::ssize(tokens)}, AttentionScope::kDocument);
   llama.update_casts();
   const std::vector<float> want = stored_values<float>(golden, golden.at("logits")),
@@ -114,16 +112,16 @@ INSTANTIATE_TEST_SUITE_P(Models, DocumentLogits,
 // --- bytes ---------------------------------------------------------------------------------------
 
 void export_to(const std::string& checkpoint, const std::string& output) {
-  const LoadedModel model = load_model(fs, checkpoint, kOneThread, ModelUse::kExport);
-  export_model(fs, model, nullptr, {.output = output});
+  const LoadedModel model = load_model(disk, checkpoint, kOneThread, ModelUse::kExport);
+  export_model(disk, model, nullptr, {.output = output});
 }
 
 // Name, type, shape and bytes of every tensor of a directory.
 std::map<std::string, std::string> tensors_of(const std::string& directory) {
   std::map<std::string, std::string> all;
-  for (const std::string& name : fs.list_directory(directory)) {
+  for (const std::string& name : disk.list_directory(directory)) {
     if (!name.starts_with("model") || !name.ends_with(".safetensors")) continue;
-    const SafetensorsReader file(fs, directory + "/" + name);
+    const SafetensorsReader file(disk, directory + "/" + name);
     for (const auto& entry : file.tensors()) {
       const std::vector<std::byte> bytes = file.read(entry);
       all[entry.name] = entry.description() +
@@ -135,7 +133,7 @@ std::map<std::string, std::string> tensors_of(const std::string& directory) {
 
 LlamaConfig config_in(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  LlamaConfig model = llama_config_of_hugging_face(fs.read_file(path), path).model;
+  LlamaConfig model = llama_config_of_hugging_face(disk.read_file(path), path).model;
   model.num_key_value_heads = model.key_value_heads();
   model.head_size = model.head_dim();
   return model;
@@ -147,7 +145,7 @@ TEST_P(RoundTrip, ReturnsEveryByte) {
   const TempDirectory directory;
   const std::string source = golden_model(GetParam());
   const ImportedModel imported =
-      import_model(fs, {.directory = source, .output = directory / "imported"});
+      import_model(disk, {.directory = source, .output = directory / "imported"});
   EXPECT_EQ(imported.changes.text(), "all kept exactly");
   export_to(directory / "imported", directory / "exported");
   EXPECT_EQ(config_in(directory / "exported"), config_in(source));
@@ -161,12 +159,12 @@ INSTANTIATE_TEST_SUITE_P(Models, RoundTrip, testing::ValuesIn(kAllCases),
 TEST(Import, Fp16BecomesFp32Exactly) {
   const TempDirectory directory;
   const std::string source = golden_model("fp16");
-  EXPECT_EQ(import_model(fs, {.directory = source, .output = directory / "imported"})
+  EXPECT_EQ(import_model(disk, {.directory = source, .output = directory / "imported"})
                 .config.precision.weights,
             WeightFormat::kF32);
   export_to(directory / "imported", directory / "exported");
-  const SafetensorsReader before(fs, source + "/model.safetensors"),
-      after(fs, directory / "exported/model.safetensors");
+  const SafetensorsReader before(disk, source + "/model.safetensors"),
+      after(disk, directory / "exported/model.safetensors");
   ASSERT_EQ(before.tensors().size(), after.tensors().size());
   for (const auto& entry : before.tensors()) {
     ASSERT_EQ(entry.type, StoredType::kF16);
@@ -205,19 +203,19 @@ class HandMade : public testing::Test {
     return *std::ranges::find(tensors_, name, &StoredTensorInfo::name);
   }
   void write_file(const std::string& name, const std::vector<StoredTensorInfo>& tensors) const {
-    SafetensorsWriter writer(fs, source_ + "/" + name, tensors);
+    SafetensorsWriter writer(disk, source_ + "/" + name, tensors);
     for (const StoredTensorInfo& info : tensors)
       writer.append(std::vector<std::byte>(size_t(info.bytes()), fill_));
     writer.finish();
   }
   void write_text(const std::string& name, const std::string& text) const {
-    write_file_atomically(fs, source_ + "/" + name, bytes_of(text));
+    write_file_atomically(disk, source_ + "/" + name, bytes_of(text));
   }
   void write() const {
     write_text("config.json", keys_.dump());
     write_file("model.safetensors", tensors_);
   }
-  ImportedModel import(ImportOptions options = {}, FileSystem& files = fs) const {
+  ImportedModel import(ImportOptions options = {}, FileSystem& files = disk) const {
     options.directory = source_;
     options.output = output_;
     return import_model(files, options);
@@ -225,7 +223,7 @@ class HandMade : public testing::Test {
 
   TempDirectory directory_;
   std::string source_ = [this] {
-    fs.create_directories(directory_ / "source");
+    disk.create_directories(directory_ / "source");
     return directory_ / "source";
   }();
   std::string output_ = directory_ / "imported";
@@ -244,7 +242,7 @@ TEST_F(HandMade, EveryTensorThatDoesNotFitIsNamed) {
                "tensor 'lm_head.weight' is I32 [30, 16]",
                "has no tensor 'model.layers.0.mlp.up_proj.weight'; expected BF16 [20, 16]",
                "tensor 'model.layers.0.mlp.upward.weight' (BF16 [20, 16]) is none of the model");
-  EXPECT_FALSE(fs.exists(output_));
+  EXPECT_FALSE(disk.exists(output_));
 }
 
 TEST_F(HandMade, ALayerTooManyIsRefused) {
@@ -259,7 +257,7 @@ TEST_F(HandMade, RotaryFrequenciesAreLeftOut) {
   import();
   config_.num_key_value_heads = 2;  // as config.json says
   config_.head_size = 8;
-  EXPECT_EQ(load_model(fs, output_, kOneThread).config.model, config_);
+  EXPECT_EQ(load_model(disk, output_, kOneThread).config.model, config_);
 }
 
 TEST_F(HandMade, OneWideTensorMakesAllWide) {
@@ -273,7 +271,7 @@ TEST_F(HandMade, WeightsThatAreNotFiniteAreRefused) {
   write();
   EXPECT_ERROR(import(), "tensor 'model.embed_tokens.weight' is", "nan in row 0",
                "expected finite weights");
-  EXPECT_FALSE(fs.exists(output_));
+  EXPECT_FALSE(disk.exists(output_));
 }
 
 TEST_F(HandMade, ATiedHeadMustBeTheEmbedding) {
@@ -281,10 +279,10 @@ TEST_F(HandMade, ATiedHeadMustBeTheEmbedding) {
   keys_ = json(hugging_face_config(run_config(), {}, {}));
   write();
   import();  // all zeros: equal
-  EXPECT_TRUE(load_model(fs, output_, kOneThread).config.model.tie_word_embeddings);
-  fs.remove_tree(output_);
-  std::string bytes = fs.read_file(source_ + "/model.safetensors");
-  const SafetensorsReader file(fs, source_ + "/model.safetensors");
+  EXPECT_TRUE(load_model(disk, output_, kOneThread).config.model.tie_word_embeddings);
+  disk.remove_tree(output_);
+  std::string bytes = disk.read_file(source_ + "/model.safetensors");
+  const SafetensorsReader file(disk, source_ + "/model.safetensors");
   bytes[size_t(file.at("lm_head.weight").begin) + 2 * 16 * 3 + 1] = '\x40';
   write_text("model.safetensors", bytes);
   EXPECT_ERROR(import(), "'lm_head.weight' differs from 'model.embed_tokens.weight' in row 3",
@@ -297,9 +295,9 @@ TEST_F(HandMade, DirectoriesWithoutAModelAreRefused) {
   EXPECT_ERROR(import(), "has neither model.safetensors nor model.safetensors.index.json");
   write_text("pytorch_model.bin", "pickle");
   EXPECT_ERROR(import(), "pytorch_model.bin", "Convert them to safetensors");
-  EXPECT_ERROR(import_model(fs, {.directory = directory_ / "missing", .output = output_}),
+  EXPECT_ERROR(import_model(disk, {.directory = directory_ / "missing", .output = output_}),
                "missing: no such directory");
-  EXPECT_ERROR(import_model(fs, {.directory = source_ + "/config.json", .output = output_}),
+  EXPECT_ERROR(import_model(disk, {.directory = source_ + "/config.json", .output = output_}),
                "not a directory");
 }
 
@@ -335,7 +333,7 @@ TEST_F(HandMade, NothingIsOverwrittenUnlessAsked) {
   import();
   EXPECT_ERROR(import(), "is not empty", "--overwrite");
   EXPECT_NO_THROW(import({.overwrite = Overwrite::kYes}));
-  write_file_atomically(fs, output_ + "/metrics.jsonl", bytes_of("{}"));
+  write_file_atomically(disk, output_ + "/metrics.jsonl", bytes_of("{}"));
   EXPECT_ERROR(import({.overwrite = Overwrite::kYes}), "metrics.jsonl", "choose another directory");
 }
 
@@ -349,7 +347,7 @@ TEST_F(HandMade, ItsConfigSaysNotHowToTrain) {
                "optimizer.lr_additive");
   const RunConfig told = load_run_config(
       config, {"name=run", "train.steps=1", "optimizer.rule=adamw", "optimizer.lr_additive=1e-3"});
-  EXPECT_EQ(told.model, load_model(fs, output_, kOneThread).config.model);
+  EXPECT_EQ(told.model, load_model(disk, output_, kOneThread).config.model);
   EXPECT_EQ(told.batch.tokens_per_step, BatchConfig{}.tokens_per_step);
 }
 
@@ -358,7 +356,7 @@ TEST_F(HandMade, AFailureLeavesNoHalfOfACheckpoint) {
   write();
   bool broke = true;
   for (int64_t n = 1; broke; ++n) {
-    FaultFileSystem faulty(fs);
+    FaultFileSystem faulty(disk);
     faulty.fail_at(n, Fault::kError);
     try {
       import({.overwrite = Overwrite::kYes}, faulty);
@@ -366,11 +364,11 @@ TEST_F(HandMade, AFailureLeavesNoHalfOfACheckpoint) {
     }
     broke = faulty.broke();
     ASSERT_LT(n, 1000);
-    if (fs.exists(output_)) {
-      ASSERT_NO_THROW(load_model(fs, output_, kOneThread)) << n;
+    if (disk.exists(output_)) {
+      ASSERT_NO_THROW(load_model(disk, output_, kOneThread)) << n;
     }
   }
-  EXPECT_TRUE(fs.exists(output_));
+  EXPECT_TRUE(disk.exists(output_));
 }
 
 // --- shards --------------------------------------------------------------------------------------
@@ -441,7 +439,7 @@ TEST_F(Sharded, DamagedDirectoriesNeverCrash) {
   int64_t refused = 0;
   for (int i = 0; i < 150; ++i) {
     const std::string& name = names[size_t(draws.index(4))];
-    const std::string good = fs.read_file(source_ + "/" + name);
+    const std::string good = disk.read_file(source_ + "/" + name);
     std::string bad = good;
     const int64_t reach = std::min<int64_t>(std::ssize(bad), 700);  // a header, not its data
     for (int64_t n = 1 + draws.index(2); n > 0; --n)
@@ -449,10 +447,10 @@ TEST_F(Sharded, DamagedDirectoriesNeverCrash) {
     write_text(name, bad);
     try {
       import({.overwrite = Overwrite::kYes});
-      fs.remove_tree(output_);
+      disk.remove_tree(output_);
     } catch (const Error&) {
       ++refused;
-      EXPECT_FALSE(fs.exists(output_)) << i;
+      EXPECT_FALSE(disk.exists(output_)) << i;
     }
     write_text(name, good);
   }
@@ -472,7 +470,7 @@ class ImportedTokenizer : public HandMade {
            spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols}});
     keys_ = json(hugging_face_config(run_config(), {}, {}));
     write();
-    write_text("tokenizer.model", fs.read_file(train_small_tokenizer(directory_.path())));
+    write_text("tokenizer.model", disk.read_file(train_small_tokenizer(directory_.path())));
   }
 };
 
@@ -480,9 +478,9 @@ TEST_F(ImportedTokenizer, IsCopiedAndFound) {
   write_text("tokenizer_config.json", R"({"add_bos_token": true})");
   const ImportedModel imported = import();
   EXPECT_NE(imported.note.find("begin with BOS"), std::string::npos) << imported.note;
-  const LoadedModel model = load_model(fs, output_, kOneThread);
+  const LoadedModel model = load_model(disk, output_, kOneThread);
   const TokenizerFile file = find_tokenizer(model, "");
-  EXPECT_EQ(fs.read_file(file.path), fs.read_file(source_ + "/tokenizer.model"));
+  EXPECT_EQ(disk.read_file(file.path), disk.read_file(source_ + "/tokenizer.model"));
   EXPECT_TRUE(file.path.starts_with(std::filesystem::canonical(output_).string())) << file.path;
 }
 
@@ -491,7 +489,7 @@ TEST_F(ImportedTokenizer, BosIsTheRuleOfASentencePieceModel) {
   const auto begins_with_bos = [&](const std::string& settings) {
     if (!settings.empty()) write_text("tokenizer_config.json", settings);
     import({.overwrite = Overwrite::kYes});
-    return find_tokenizer(find_saved_weights(fs, output_), "").prepend_bos;
+    return find_tokenizer(find_saved_weights(disk, output_), "").prepend_bos;
   };
   EXPECT_TRUE(begins_with_bos(""));
   EXPECT_TRUE(begins_with_bos(R"({"add_bos_token": null})"));
@@ -512,13 +510,15 @@ TEST_F(ImportedTokenizer, TextsAreThoseOfTheSource) {
   EXPECT_TRUE(log.has("end with token 7 (") && log.has("has 2 ('</s>') there")) << log.text();
   const std::string narrow = directory_ / "narrow", exported = directory_ / "exported";
   convert_checkpoint(
-      fs, {.checkpoint = output_, .wanted = {.output = narrow, .weights = WeightFormat::kNvfp4}});
-  const LoadedModel model = load_model(fs, narrow, kOneThread, ModelUse::kExport);
+      disk, {.checkpoint = output_, .wanted = {.output = narrow, .weights = WeightFormat::kNvfp4}});
+  const LoadedModel model = load_model(disk, narrow, kOneThread, ModelUse::kExport);
   const TokenizerFile file = find_tokenizer(model, "");
   EXPECT_TRUE(file.prepend_bos);
   const Tokenizer tokenizer = load_tokenizer(model.config, file);
-  export_model(fs, model, &tokenizer, {.output = exported, .prepend_bos = true, .context = 4096});
-  const auto file_of = [&](const char* name) { return json::parse(fs.read_file(exported + name)); };
+  export_model(disk, model, &tokenizer, {.output = exported, .prepend_bos = true, .context = 4096});
+  const auto file_of = [&](const char* name) {
+    return json::parse(disk.read_file(exported + name));
+  };
   for (const char* name : {"/config.json", "/generation_config.json"}) {
     EXPECT_EQ(file_of(name).at("bos_token_id"), 3) << name;
     EXPECT_EQ(file_of(name).at("eos_token_id"), (json{7, 5})) << name;
@@ -547,7 +547,7 @@ TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
   EXPECT_ERROR(import(), "generation_config.json: bos_token_id");
   write_text("generation_config.json", R"({"bos_token_id": 100000})");
   import();
-  const LoadedModel model = load_model(fs, output_, kOneThread, ModelUse::kExport);
+  const LoadedModel model = load_model(disk, output_, kOneThread, ModelUse::kExport);
   EXPECT_EQ(special_ids(model.source, nullptr).eos, -1);
   EXPECT_TRUE(SpecialIds::within(model.source.ids.bos, kSmallVocab).empty());
 }
@@ -584,16 +584,16 @@ TEST_F(ImportedTokenizer, OneThatDoesNotFitIsRefused) {
 }
 
 TEST_F(ImportedTokenizer, TokenizerJsonIsCopiedOrRefusedByItsKey) {
-  fs.remove_file(source_ + "/tokenizer.model");
+  disk.remove_file(source_ + "/tokenizer.model");
   write_text("tokenizer.json", kTwoPieces);
   write_text("tokenizer_config.json", R"({"eos_token": {"content": "<pad>"}})");
   CapturedLog log;
   const std::string note = import().note;
   EXPECT_TRUE(note.starts_with("tokenizer.json; its texts begin with BOS")) << note;
   EXPECT_TRUE(log.has("eos_token is '<pad>'; here it is '</s>'")) << log.text();
-  EXPECT_EQ(fs.read_file(output_ + "/tokenizer.json"), kTwoPieces);
+  EXPECT_EQ(disk.read_file(output_ + "/tokenizer.json"), kTwoPieces);
   write_text("tokenizer.json", "{}");
-  fs.remove_tree(output_);
+  disk.remove_tree(output_);
   EXPECT_ERROR(import(), "tokenizer.json: model: found null", "--no-tokenizer");
 }
 
@@ -602,19 +602,19 @@ TEST_F(ImportedTokenizer, TokenizerJsonIsCopiedOrRefusedByItsKey) {
 TEST(Import, AnotherFormatIsThatOfConvert) {
   const TempDirectory directory;
   const std::string source = golden_model("plain");
-  import_model(fs, {.directory = source, .output = directory / "fp32"});
+  import_model(disk, {.directory = source, .output = directory / "fp32"});
   for (const WeightFormat format :
        {WeightFormat::kBF16, WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8}) {
     const std::string name(name_of(format)), at_once = directory / (name + "_1"),
                                              in_two = directory / (name + "_2");
     const WeightChanges changes =
-        import_model(fs, {.directory = source, .output = at_once, .weights = format}).changes;
+        import_model(disk, {.directory = source, .output = at_once, .weights = format}).changes;
     convert_checkpoint(
-        fs, {.checkpoint = directory / "fp32", .wanted = {.output = in_two, .weights = format}});
+        disk, {.checkpoint = directory / "fp32", .wanted = {.output = in_two, .weights = format}});
     const std::string file = "/checkpoints/step_00000000/rank_00000_of_00001.safetensors";
-    EXPECT_TRUE(fs.read_file(at_once + file) == fs.read_file(in_two + file)) << name;
+    EXPECT_TRUE(disk.read_file(at_once + file) == disk.read_file(in_two + file)) << name;
     EXPECT_GT(changes.changed, changes.weights / 2) << name;
-    EXPECT_NO_THROW(load_model(fs, in_two, kOneThread));
+    EXPECT_NO_THROW(load_model(disk, in_two, kOneThread));
   }
 }
 

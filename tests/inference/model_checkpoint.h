@@ -5,7 +5,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint_saver.h"
-#include "config/run_config.h"
+#include "config/run_config_json.h"
 #include "core/io/file_system.h"
 #include "data/corpus/tokenizer_training.h"
 #include "inference/loaded_model.h"
@@ -13,6 +13,9 @@
 #include "model/model_bench.h"
 
 namespace mpt::test {
+
+// Where models of tests are loaded.
+inline const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
 
 struct CheckpointedModel {
   LlamaConfig model;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "config/run_config_json.h"
 #include "inference/export_model.h"
 #include "inference/model_checkpoint.h"
 #include "precision/weight_formats.h"

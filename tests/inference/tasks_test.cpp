@@ -10,6 +10,7 @@
 #include "inference/import_model.h"
 #include "inference/scaled_checkpoint.h"
 #include "inference/tasks/evaluate_tasks.h"
+#include "support/files.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
 
@@ -17,8 +18,6 @@ namespace mpt::test {
 namespace {
 
 using nlohmann::json;
-
-FileSystem& fs = posix_file_system();
 
 std::string golden(const std::string& name) { return MPT_SOURCE_DIR "/tests/golden/tasks/" + name; }
 
@@ -32,7 +31,7 @@ NamedTexts golden_tasks() {
 class LmEval : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    import_model(fs, {.directory = golden(GetParam()), .output = directory_ / "model"});
+    import_model(disk, {.directory = golden(GetParam()), .output = directory_ / "model"});
   }
   // llama3's tokenizer puts BOS before a text.
   [[nodiscard]] TasksOptions options(int64_t rows = 0) const {
@@ -44,7 +43,7 @@ class LmEval : public testing::TestWithParam<const char*> {
   }
   [[nodiscard]] std::string details(const TasksOptions& of) const {
     std::string all;
-    for (const TaskResult& result : evaluate_tasks(fs, of).results) all += details_of(result);
+    for (const TaskResult& result : evaluate_tasks(disk, of).results) all += details_of(result);
     return all;
   }
   TempDirectory directory_;
@@ -92,8 +91,8 @@ void expect_same(std::span<const TaskResult> results, const json& expected) {
 }
 
 TEST_P(LmEval, GivesTheSameExampleByExample) {
-  expect_same(evaluate_tasks(fs, options()).results,
-              json::parse(fs.read_file(golden(std::string(GetParam()) + ".json"))));
+  expect_same(evaluate_tasks(disk, options()).results,
+              json::parse(disk.read_file(golden(std::string(GetParam()) + ".json"))));
 }
 
 TEST_P(LmEval, NothingDependsOnTheBatch) {
@@ -124,7 +123,7 @@ TEST(Tasks, LmEvalAgreesOnAnExport) {
     const TasksOptions options{.checkpoint = exported.checkpoint,
                                .tasks = golden_tasks(),
                                .device = {.type = DeviceType::kCpu, .threads = 1}};
-    expect_same(evaluate_tasks(fs, options).results, json::parse(judged.out));
+    expect_same(evaluate_tasks(disk, options).results, json::parse(judged.out));
   }
 }
 

@@ -9,18 +9,18 @@
 namespace mpt::test {
 namespace {
 
-struct Case {
+struct AttentionCase {
   DType storage;
   int64_t heads, key_value_heads, head_dim, tokens;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string cached_case_name(const testing::TestParamInfo<AttentionCase>& info) {
+  const AttentionCase& c = info.param;
   return fmt::format("{}_h{}_k{}_d{}_t{}", name_of(c.storage), c.heads, c.key_value_heads,
                      c.head_dim, c.tokens);
 }
 
-class CachedAttentionOp : public testing::TestWithParam<Case> {
+class CachedAttentionOp : public testing::TestWithParam<AttentionCase> {
  protected:
   // Feeds the tokens one by one; returns all outputs.
   Matrix generate() {
@@ -70,7 +70,7 @@ class CachedAttentionOp : public testing::TestWithParam<Case> {
     return most;
   }
 
-  Case c_ = GetParam();
+  AttentionCase c_ = GetParam();
   int64_t width_ = c_.heads * c_.head_dim, key_width_ = c_.key_value_heads * c_.head_dim,
           positions_ = c_.tokens + 3;
   OpBench bench_;
@@ -120,14 +120,17 @@ TEST_P(CachedAttentionOp, TheCacheHoldsTheTokensAndNothingElse) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, CachedAttentionOp,
-    testing::Values(Case{DType::kF32, 1, 1, 2, 1}, Case{DType::kF32, 3, 3, 6, 5},
-                    Case{DType::kF32, 1, 1, 64, 70}, Case{DType::kF32, 4, 4, 8, 49},
-                    Case{DType::kF32, 4, 2, 8, 49}, Case{DType::kF32, 3, 1, 6, 5},
-                    Case{DType::kBF16, 3, 3, 6, 5}, Case{DType::kBF16, 6, 2, 8, 9},
-                    Case{DType::kBF16, 2, 2, 64, 33}),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CachedAttentionOp,
+                         testing::Values(AttentionCase{DType::kF32, 1, 1, 2, 1},
+                                         AttentionCase{DType::kF32, 3, 3, 6, 5},
+                                         AttentionCase{DType::kF32, 1, 1, 64, 70},
+                                         AttentionCase{DType::kF32, 4, 4, 8, 49},
+                                         AttentionCase{DType::kF32, 4, 2, 8, 49},
+                                         AttentionCase{DType::kF32, 3, 1, 6, 5},
+                                         AttentionCase{DType::kBF16, 3, 3, 6, 5},
+                                         AttentionCase{DType::kBF16, 6, 2, 8, 9},
+                                         AttentionCase{DType::kBF16, 2, 2, 64, 33}),
+                         cached_case_name);
 
 }  // namespace
 }  // namespace mpt::test

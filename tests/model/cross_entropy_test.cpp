@@ -8,13 +8,13 @@
 namespace mpt::test {
 namespace {
 
-struct Case {
+struct LossCase {
   DType storage;
   int64_t rows, cols;
   double size;  // of the logits
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string loss_case_name(const testing::TestParamInfo<LossCase>& info) {
   return fmt::format("{}_{}x{}_size{}", name_of(info.param.storage), info.param.rows,
                      info.param.cols, int64_t(info.param.size));
 }
@@ -51,7 +51,7 @@ TEST(CrossEntropyReference, ClosedFormIsTheDerivative) {
     }
 }
 
-class CrossEntropyOp : public testing::TestWithParam<Case> {
+class CrossEntropyOp : public testing::TestWithParam<LossCase> {
  protected:
   CrossEntropyOp() {
     for (double& z : logits_.values) z = rounded(z * c_.size, c_.storage);
@@ -109,7 +109,7 @@ class CrossEntropyOp : public testing::TestWithParam<Case> {
   }
   [[nodiscard]] double terms() const { return double(c_.cols) / 32 + 16; }
 
-  Case c_ = GetParam();
+  LossCase c_ = GetParam();
   OpBench bench_;
   Matrix logits_ = random_matrix(c_.rows, c_.cols, DType::kF32, 8);
   std::vector<int32_t> targets_;
@@ -126,15 +126,14 @@ TEST_P(CrossEntropyOp, Gradient) {
   for (const float z_loss : {0.0f, 1e-3f, 0.25f}) expect_gradient(1.0f / 37, z_loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CrossEntropyOp,
-                         testing::Values(Case{DType::kF32, 1, 1, 1}, Case{DType::kF32, 5, 7, 1},
-                                         Case{DType::kF32, 65, 33, 3},
-                                         Case{DType::kF32, 4, 1000, 3},
-                                         Case{DType::kF32, 6, 33, 1e4}, Case{DType::kF32, 0, 33, 1},
-                                         Case{DType::kBF16, 5, 7, 1}, Case{DType::kBF16, 65, 33, 3},
-                                         Case{DType::kBF16, 4, 1000, 3},
-                                         Case{DType::kBF16, 6, 33, 1e4}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CrossEntropyOp,
+    testing::Values(LossCase{DType::kF32, 1, 1, 1}, LossCase{DType::kF32, 5, 7, 1},
+                    LossCase{DType::kF32, 65, 33, 3}, LossCase{DType::kF32, 4, 1000, 3},
+                    LossCase{DType::kF32, 6, 33, 1e4}, LossCase{DType::kF32, 0, 33, 1},
+                    LossCase{DType::kBF16, 5, 7, 1}, LossCase{DType::kBF16, 65, 33, 3},
+                    LossCase{DType::kBF16, 4, 1000, 3}, LossCase{DType::kBF16, 6, 33, 1e4}),
+    loss_case_name);
 
 struct OneRow {
   double loss;

@@ -43,14 +43,14 @@ TEST(Embedding, ForwardCopiesBits) {
     }
 }
 
-struct Case {
+struct EmbeddingCase {
   DType storage, container;
   Accumulate accumulate;
   int64_t tokens, cols;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<EmbeddingCase> embedding_cases() {
+  std::vector<EmbeddingCase> all;
   for (const DType storage : {DType::kF32, DType::kBF16})
     for (const DType container : {DType::kF32, DType::kBF16})
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
@@ -60,16 +60,16 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string embedding_case_name(const testing::TestParamInfo<EmbeddingCase>& info) {
+  const EmbeddingCase& c = info.param;
   return fmt::format("{}_into_{}_{}_{}x{}", name_of(c.storage), name_of(c.container),
                      c.accumulate == Accumulate::kYes ? "add" : "overwrite", c.tokens, c.cols);
 }
 
-class EmbeddingGradient : public testing::TestWithParam<Case> {};
+class EmbeddingGradient : public testing::TestWithParam<EmbeddingCase> {};
 
 TEST_P(EmbeddingGradient, SumsTheUses) {
-  const Case& c = GetParam();
+  const EmbeddingCase& c = GetParam();
   OpBench bench;
   const std::vector<int32_t> tokens = some_tokens(c.tokens);
   const Uses uses(tokens);
@@ -99,7 +99,8 @@ TEST_P(EmbeddingGradient, SumsTheUses) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, EmbeddingGradient, testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, EmbeddingGradient, testing::ValuesIn(embedding_cases()),
+                         embedding_case_name);
 
 TEST(Embedding, FirstUsesFollowFromTheSortedPositions) {
   for (const int64_t n : {0, 1, 7, 100}) {

@@ -19,7 +19,7 @@ const LlamaConfig kConfig{.hidden_size = 32,
                           .num_hidden_layers = 1,
                           .num_attention_heads = 2,
                           .vocab_size = 48};
-constexpr BatchShape kBatch{2, 16};
+constexpr BatchShape kLinearsBatch{2, 16};
 
 // All finite values of a format, ascending in magnitude, from its definition.
 struct Grid {
@@ -85,10 +85,12 @@ struct World {
                  .linears = linear_encoding(config),
                  .linear_copies = LinearCopies::kNone},
                 *device, *allocator),
-        linears(
-            kConfig,
-            {.micro_batch = kBatch, .storage = DType::kBF16, .loss_chunk_rows = 32, .fp8 = config},
-            weights, *device, *allocator) {
+        linears(kConfig,
+                {.micro_batch = kLinearsBatch,
+                 .storage = DType::kBF16,
+                 .loss_chunk_rows = 32,
+                 .fp8 = config},
+                weights, *device, *allocator) {
     initialize_weights(weights, 0.3, 4, *device);
     linears.update_casts();
   }
@@ -122,7 +124,7 @@ struct World {
   }
 };
 
-struct Case {
+struct CastCase {
   const char* name;
   WeightFormat weights;
   Format weight_source;
@@ -130,7 +132,7 @@ struct Case {
   Fp8Layout layout = Fp8Layout::kAny;
 };
 
-PrecisionConfig config_of(const Case& c) {
+PrecisionConfig config_of(const CastCase& c) {
   PrecisionConfig config;
   config.weights = c.weights;
   config.compute = ComputeFormat::kFp8;
@@ -143,7 +145,7 @@ PrecisionConfig config_of(const Case& c) {
   return config;
 }
 
-class LinearsFp8 : public testing::TestWithParam<Case> {};
+class LinearsFp8 : public testing::TestWithParam<CastCase> {};
 
 TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
   World world(config_of(GetParam()), GetParam().layout);
@@ -156,7 +158,7 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
              {"model.layers.0.gate_up", layer_index(kConfig, 0, LayerParam::kGate)},
              {"model.layers.0.down", layer_index(kConfig, 0, LayerParam::kDown)},
              {"lm_head", head_index(kConfig)}};
-  const int64_t n = kBatch.tokens();
+  const int64_t n = kLinearsBatch.tokens();
   for (int64_t i = 0; i <= head_linear(kConfig); ++i) {
     SCOPED_TRACE(all[i].name);
     const std::vector<float> w = world.weight_values(all[i].first);
@@ -235,27 +237,29 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
   }
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& tested) { return tested.param.name; }
+std::string cast_case_name(const testing::TestParamInfo<CastCase>& tested) {
+  return tested.param.name;
+}
 
 INSTANTIATE_TEST_SUITE_P(
     All, LinearsFp8,
     testing::Values(
-        Case{"bf16", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed},
-        Case{"bf16_current", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kCurrent},
-        Case{"fp32", WeightFormat::kF32, Format::kF32, Fp8Recipe::kDelayed},
-        Case{"fp32_through_bf16", WeightFormat::kF32, Format::kBF16, Fp8Recipe::kDelayed},
-        Case{"block_fp8", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed},
-        Case{"nvfp4", WeightFormat::kNvfp4, Format::kF32, Fp8Recipe::kDelayed},
-        Case{"nvfp4_through_bf16", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kCurrent},
-        Case{"bf16_rows_of_k", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed,
-             Fp8Layout::kRowsOfK},
-        Case{"fp32_current_rows_of_k", WeightFormat::kF32, Format::kF32, Fp8Recipe::kCurrent,
-             Fp8Layout::kRowsOfK},
-        Case{"block_fp8_rows_of_k", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed,
-             Fp8Layout::kRowsOfK},
-        Case{"nvfp4_rows_of_k", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kDelayed,
-             Fp8Layout::kRowsOfK}),
-    case_name);
+        CastCase{"bf16", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed},
+        CastCase{"bf16_current", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kCurrent},
+        CastCase{"fp32", WeightFormat::kF32, Format::kF32, Fp8Recipe::kDelayed},
+        CastCase{"fp32_through_bf16", WeightFormat::kF32, Format::kBF16, Fp8Recipe::kDelayed},
+        CastCase{"block_fp8", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed},
+        CastCase{"nvfp4", WeightFormat::kNvfp4, Format::kF32, Fp8Recipe::kDelayed},
+        CastCase{"nvfp4_through_bf16", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kCurrent},
+        CastCase{"bf16_rows_of_k", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed,
+                 Fp8Layout::kRowsOfK},
+        CastCase{"fp32_current_rows_of_k", WeightFormat::kF32, Format::kF32, Fp8Recipe::kCurrent,
+                 Fp8Layout::kRowsOfK},
+        CastCase{"block_fp8_rows_of_k", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed,
+                 Fp8Layout::kRowsOfK},
+        CastCase{"nvfp4_rows_of_k", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kDelayed,
+                 Fp8Layout::kRowsOfK}),
+    cast_case_name);
 
 }  // namespace
 }  // namespace mpt::test

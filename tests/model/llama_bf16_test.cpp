@@ -91,7 +91,7 @@ TEST_P(GradientFormat, TheContainerFollowsStorageAndAdditions) {
   }
 }
 
-std::string case_name(const testing::TestParamInfo<Gathering>& info) {
+std::string bf16_case_name(const testing::TestParamInfo<Gathering>& info) {
   const Gathering& g = info.param;
   return fmt::format("{}_rows{}_chunk{}", name_of(g.storage), g.rows, g.chunk_rows);
 }
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(All, GradientFormat,
                                          Gathering{DType::kBF16, 2, 0},
                                          Gathering{DType::kBF16, 2, 5},
                                          Gathering{DType::kBF16, 1, 5}),
-                         case_name);
+                         bf16_case_name);
 
 }  // namespace
 }  // namespace mpt::test

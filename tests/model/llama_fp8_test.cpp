@@ -314,11 +314,11 @@ TEST(LlamaFp8Cadence, UpdatesPerMicroBatchOrStep) {
   const struct {
     Cadence update, recast;
     int64_t inputs, weights;
-  } cases[] = {{Cadence::kMicrobatch, Cadence::kStep, 2, 1},
-               {Cadence::kMicrobatch, Cadence::kMicrobatch, 2, 2},
-               {Cadence::kStep, Cadence::kStep, 1, 1},
-               {Cadence::kStep, Cadence::kMicrobatch, 1, 1}};
-  for (const auto& c : cases) {
+  } fp8_cases[] = {{Cadence::kMicrobatch, Cadence::kStep, 2, 1},
+                   {Cadence::kMicrobatch, Cadence::kMicrobatch, 2, 2},
+                   {Cadence::kStep, Cadence::kStep, 1, 1},
+                   {Cadence::kStep, Cadence::kMicrobatch, 1, 1}};
+  for (const auto& c : fp8_cases) {
     PrecisionConfig config = fp8_config();
     config.fp8_amax_update = c.update;
     config.fp8_weight_recast = c.recast;

@@ -12,20 +12,20 @@ namespace {
 // largest element, and of its norm, leaves no room for a wrong term.
 constexpr double kTolerance = 1e-5;
 
-struct Case {
+struct GoldenCase {
   const char* golden;
   int64_t rows_at_a_time;
   int64_t loss_chunk_rows;
   Recompute recompute;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string golden_case_name(const testing::TestParamInfo<GoldenCase>& info) {
+  const GoldenCase& c = info.param;
   return fmt::format("{}_rows{}_chunk{}_{}", c.golden, c.rows_at_a_time, c.loss_chunk_rows,
                      c.recompute == Recompute::kNone ? "keep" : "recompute");
 }
 
-ModelBench bench_of(const GoldenModel& golden, const Case& c) {
+ModelBench bench_of(const GoldenModel& golden, const GoldenCase& c) {
   return {golden.config,
           {.micro_batch = {c.rows_at_a_time, golden.batch.seq_len},
            .additions = (golden.batch.rows + c.rows_at_a_time - 1) / c.rows_at_a_time,
@@ -42,7 +42,7 @@ void expect_gradients_near(const NamedValues& got, const NamedValues& want, doub
   }
 }
 
-class LlamaGolden : public testing::TestWithParam<Case> {};
+class LlamaGolden : public testing::TestWithParam<GoldenCase> {};
 
 TEST_P(LlamaGolden, LossAndGradients) {
   const GoldenModel golden = load_golden(GetParam().golden);
@@ -54,15 +54,15 @@ TEST_P(LlamaGolden, LossAndGradients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LlamaGolden,
-                         testing::Values(Case{"llama_tiny", 2, 0, Recompute::kNone},
-                                         Case{"llama_tiny", 2, 1, Recompute::kNone},
-                                         Case{"llama_tiny", 2, 5, Recompute::kBlock},
-                                         Case{"llama_tiny", 1, 0, Recompute::kBlock},
-                                         Case{"llama_tiny", 1, 5, Recompute::kNone},
-                                         Case{"llama_wide", 1, 0, Recompute::kNone},
-                                         Case{"llama_wide", 1, 1, Recompute::kBlock},
-                                         Case{"llama_wide", 1, 5, Recompute::kNone}),
-                         case_name);
+                         testing::Values(GoldenCase{"llama_tiny", 2, 0, Recompute::kNone},
+                                         GoldenCase{"llama_tiny", 2, 1, Recompute::kNone},
+                                         GoldenCase{"llama_tiny", 2, 5, Recompute::kBlock},
+                                         GoldenCase{"llama_tiny", 1, 0, Recompute::kBlock},
+                                         GoldenCase{"llama_tiny", 1, 5, Recompute::kNone},
+                                         GoldenCase{"llama_wide", 1, 0, Recompute::kNone},
+                                         GoldenCase{"llama_wide", 1, 1, Recompute::kBlock},
+                                         GoldenCase{"llama_wide", 1, 5, Recompute::kNone}),
+                         golden_case_name);
 
 TEST(LlamaGoldenForward, Logits) {
   for (const char* name : {"llama_tiny", "llama_wide"}) {

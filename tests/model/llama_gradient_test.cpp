@@ -28,7 +28,7 @@ TEST(ReferenceLlamaTest, AgreesWithTheGoldenModels) {
   }
 }
 
-struct Case {
+struct GradientCase {
   const char* name;
   LlamaConfig config;
   BatchShape batch;
@@ -54,7 +54,7 @@ RopeScaling scaled_rope(RopeType type) {
 }
 
 // Each way in which LLaMAs differ alone, and all together.
-std::vector<Case> families(int64_t hidden) {
+std::vector<GradientCase> families(int64_t hidden) {
   LlamaConfig tied = shape(hidden, 12, 2), wide_heads = tied, narrow_heads = tied, linear = tied,
               llama3 = tied, normed = tied;
   tied.tie_word_embeddings = true;
@@ -83,7 +83,7 @@ std::vector<Case> families(int64_t hidden) {
           {"all_of_it_in_documents", all, {2, 12}, 0.2, 0.3}};
 }
 
-std::vector<Case> cases() {
+std::vector<GradientCase> gradient_cases() {
   LlamaConfig two_layers = shape(8, 5, 2), unpadded = shape(8, 5, 2);
   two_layers.num_hidden_layers = 2;
   unpadded.pad_multiple = 1;
@@ -97,9 +97,11 @@ std::vector<Case> cases() {
       {"other_constants", other_constants, {2, 5}, 0}};
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::string gradient_case_name(const testing::TestParamInfo<GradientCase>& info) {
+  return info.param.name;
+}
 
-class LlamaGradient : public testing::TestWithParam<Case> {
+class LlamaGradient : public testing::TestWithParam<GradientCase> {
  protected:
   // One rounding in the storage type for each of the tensors between a weight and the loss, forward
   // and backward: 13 a layer each way and 4 at the end. Independent roundings add like random
@@ -114,7 +116,7 @@ class LlamaGradient : public testing::TestWithParam<Case> {
   }
 
   void expect_gradients(DType storage) {
-    const Case& c = GetParam();
+    const GradientCase& c = GetParam();
     GoldenModel model = random_model(
         c.config, c.batch,
         {.storage = storage, .ignored = c.ignored, .seed = 3, .documents = c.documents});
@@ -139,12 +141,14 @@ class LlamaGradient : public testing::TestWithParam<Case> {
 
 TEST_P(LlamaGradient, Fp32) { expect_gradients(DType::kF32); }
 
-INSTANTIATE_TEST_SUITE_P(Models, LlamaGradient, testing::ValuesIn(cases()), case_name);
-INSTANTIATE_TEST_SUITE_P(Families, LlamaGradient, testing::ValuesIn(families(8)), case_name);
+INSTANTIATE_TEST_SUITE_P(Models, LlamaGradient, testing::ValuesIn(gradient_cases()),
+                         gradient_case_name);
+INSTANTIATE_TEST_SUITE_P(Families, LlamaGradient, testing::ValuesIn(families(8)),
+                         gradient_case_name);
 
 // In BF16 a width of 2 or 8 says little: where few large terms cancel, the rounding of each is all
 // that is left.
-std::vector<Case> wider_cases() {
+std::vector<GradientCase> wider_cases() {
   LlamaConfig two_layers = shape(16, 7, 2), unpadded = shape(18, 13, 3);
   two_layers.num_hidden_layers = 2;
   unpadded.pad_multiple = 1;
@@ -158,8 +162,10 @@ class LlamaGradientBf16 : public LlamaGradient {};
 
 TEST_P(LlamaGradientBf16, Bf16) { expect_gradients(DType::kBF16); }
 
-INSTANTIATE_TEST_SUITE_P(Models, LlamaGradientBf16, testing::ValuesIn(wider_cases()), case_name);
-INSTANTIATE_TEST_SUITE_P(Families, LlamaGradientBf16, testing::ValuesIn(families(32)), case_name);
+INSTANTIATE_TEST_SUITE_P(Models, LlamaGradientBf16, testing::ValuesIn(wider_cases()),
+                         gradient_case_name);
+INSTANTIATE_TEST_SUITE_P(Families, LlamaGradientBf16, testing::ValuesIn(families(32)),
+                         gradient_case_name);
 
 // Nothing to predict: no loss, and every gradient is zero.
 TEST(LlamaEdges, AllTargetsIgnored) {

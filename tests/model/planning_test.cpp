@@ -9,11 +9,11 @@
 namespace mpt::test {
 namespace {
 
-const LlamaConfig kSmall{.hidden_size = 24,
-                         .intermediate_size = 40,
-                         .num_hidden_layers = 3,
-                         .num_attention_heads = 2,
-                         .vocab_size = 70};
+const LlamaConfig kPlanned{.hidden_size = 24,
+                           .intermediate_size = 40,
+                           .num_hidden_layers = 3,
+                           .num_attention_heads = 2,
+                           .vocab_size = 70};
 const LlamaConfig k1B{.hidden_size = 2048,
                       .intermediate_size = 5461,
                       .num_hidden_layers = 24,
@@ -68,9 +68,9 @@ TEST(Plan, IsWhatIsTaken) {
               .micro_batch = shape, .storage = storage, .recompute = recompute, .keep = keep};
           const auto device = make_cpu_device(3);
           PlanningAllocator plan;
-          construct(kSmall, options, *device, plan);
+          construct(kPlanned, options, *device, plan);
           const auto allocator = device->make_allocator();
-          construct(kSmall, options, *device, *allocator);
+          construct(kPlanned, options, *device, *allocator);
           for (const MemoryPurpose purpose : kAllPurposes)
             EXPECT_EQ(plan.use().of(purpose), allocator->use().of(purpose)) << purpose.name;
           EXPECT_EQ(plan.use().total(), allocator->use().total());
@@ -79,8 +79,8 @@ TEST(Plan, IsWhatIsTaken) {
 
 // A run takes no memory that was not planned.
 TEST(Plan, RunningTakesNothingMore) {
-  const GoldenModel model = random_model(kSmall, {2, 9}, {});
-  ModelBench bench(kSmall,
+  const GoldenModel model = random_model(kPlanned, {2, 9}, {});
+  ModelBench bench(kPlanned,
                    {.micro_batch = model.batch, .storage = DType::kBF16, .loss_chunk_rows = 5});
   const int64_t before = bench.allocator().use().total();
   bench.set_weights(model.weights);
@@ -95,13 +95,13 @@ TEST(Plan, OneModelAfterAnotherOnADevice) {
   const auto device = make_cpu_device(2);
   for (const DType storage : {DType::kBF16, DType::kF32})
     for (const int64_t rows : {2, 1, 3}) {
-      const GoldenModel model = random_model(kSmall, {rows, 50}, {});
+      const GoldenModel model = random_model(kPlanned, {rows, 50}, {});
       PlanningAllocator plan;
-      construct(kSmall, {.micro_batch = model.batch, .storage = storage}, *device, plan);
+      construct(kPlanned, {.micro_batch = model.batch, .storage = storage}, *device, plan);
       const auto allocator = device->make_allocator();
-      const WeightStore store(llama_parameters(kSmall), {.storage = storage, .gradient = storage},
+      const WeightStore store(llama_parameters(kPlanned), {.storage = storage, .gradient = storage},
                               *device, *allocator);
-      Llama llama(kSmall, {.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = 64},
+      Llama llama(kPlanned, {.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = 64},
                   store, *device, *allocator);
       EXPECT_EQ(plan.use().total(), allocator->use().total());
       for (const NamedTensor& named : store.named_tensors())
@@ -109,7 +109,7 @@ TEST(Plan, OneModelAfterAnotherOnADevice) {
       const double loss = llama.forward_backward(
           model.rows(0, rows), {.gradient_scale = 1, .accumulate = Accumulate::kNo});
       ModelBench alone(
-          kSmall,
+          kPlanned,
           {.micro_batch = model.batch, .threads = 2, .storage = storage, .loss_chunk_rows = 64});
       alone.set_weights(model.weights);
       EXPECT_EQ(loss, alone.llama().evaluate(model.rows(0, rows)));
@@ -216,7 +216,7 @@ OneStep first_row_of(const GoldenModel& model, int64_t planned_rows, DType stora
 }
 
 TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
-  const GoldenModel model = random_model(kSmall, {3, 7}, {.ignored = 0.2});
+  const GoldenModel model = random_model(kPlanned, {3, 7}, {.ignored = 0.2});
   for (const DType storage : {DType::kF32, DType::kBF16})
     for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
       EXPECT_EQ(first_row_of(model, 3, storage, recompute),
@@ -226,10 +226,10 @@ TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
 // Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in
 // the GEMMs.
 TEST(MicroBatch, EvaluationIsTheSumOverRows) {
-  const GoldenModel model = random_model(kSmall, {5, 9}, {.ignored = 0.2});
+  const GoldenModel model = random_model(kPlanned, {5, 9}, {.ignored = 0.2});
   std::vector<double> sums;
   for (const int64_t rows : {1, 2, 3, 5}) {
-    ModelBench bench(kSmall,
+    ModelBench bench(kPlanned,
                      {.micro_batch = {rows, 9}, .loss_chunk_rows = 4, .keep = Keep::kNothing});
     bench.set_weights(model.weights);
     double sum = 0;
@@ -241,8 +241,8 @@ TEST(MicroBatch, EvaluationIsTheSumOverRows) {
 }
 
 TEST(MicroBatch, TokenLossesAddUp) {
-  const GoldenModel model = random_model(kSmall, {3, 7}, {.ignored = 0.3});
-  ModelBench bench(kSmall, {.micro_batch = model.batch, .keep = Keep::kNothing});
+  const GoldenModel model = random_model(kPlanned, {3, 7}, {.ignored = 0.3});
+  ModelBench bench(kPlanned, {.micro_batch = model.batch, .keep = Keep::kNothing});
   bench.set_weights(model.weights);
   const double sum = bench.llama().evaluate(model.rows(0, 3));
   const auto losses = bench.llama().token_losses();
@@ -258,8 +258,8 @@ TEST(MicroBatch, TokenLossesAddUp) {
 // --- refusals ------------------------------------------------------------------------------------
 
 TEST(MicroBatch, ImpossibleBatchesAreRefused) {
-  const GoldenModel model = random_model(kSmall, {3, 7}, {});
-  ModelBench bench(kSmall, {.micro_batch = {2, 7}, .keep = Keep::kNothing});
+  const GoldenModel model = random_model(kPlanned, {3, 7}, {});
+  ModelBench bench(kPlanned, {.micro_batch = {2, 7}, .keep = Keep::kNothing});
   bench.set_weights(model.weights);
   Llama& llama = bench.llama();
   const auto tokens = std::span(model.tokens), targets = std::span(model.targets);
@@ -276,8 +276,8 @@ TEST(MicroBatch, ImpossibleBatchesAreRefused) {
 }
 
 TEST(MicroBatch, TokensOutsideTheVocabularyAreRefused) {
-  GoldenModel model = random_model(kSmall, {1, 7}, {});
-  ModelBench bench(kSmall, {.micro_batch = model.batch});
+  GoldenModel model = random_model(kPlanned, {1, 7}, {});
+  ModelBench bench(kPlanned, {.micro_batch = model.batch});
   bench.set_weights(model.weights);
   const auto step = [&] {
     return bench.llama().forward_backward(model.rows(0, 1),
@@ -301,15 +301,15 @@ TEST(Plan, ImpossibleOptionsAreRefused) {
   const auto device = make_cpu_device(1);
   PlanningAllocator allocator;
   const WeightStore bare(
-      llama_parameters(kSmall),
+      llama_parameters(kPlanned),
       {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone}, *device,
       allocator);
   const auto refused = [&](const LlamaOptions& options) {
-    EXPECT_THROW(Llama(kSmall, options, bare, *device, allocator), LogicError);
+    EXPECT_THROW(Llama(kPlanned, options, bare, *device, allocator), LogicError);
   };
   const LlamaOptions good{
       .micro_batch = {2, 7}, .storage = DType::kF32, .loss_chunk_rows = 4, .keep = Keep::kNothing};
-  const Llama possible(kSmall, good, bare, *device, allocator);
+  const Llama possible(kPlanned, good, bare, *device, allocator);
   LlamaOptions bad = good;
   bad.keep = Keep::kForBackward;  // the weight store has no gradients
   refused(bad);

@@ -59,13 +59,13 @@ TEST(RmsNormReference, ClosedFormIsTheDerivative) {
   }
 }
 
-struct Case {
+struct NormCase {
   DType storage;
   int64_t rows, cols;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<NormCase> norm_cases() {
+  std::vector<NormCase> all;
   for (const DType storage : {DType::kF32, DType::kBF16}) {
     for (const int64_t cols : {1, 7, 33, 1000}) all.push_back({storage, 3, cols});
     for (const int64_t rows : {1, 63, 64, 65, 130}) all.push_back({storage, rows, 33});
@@ -73,7 +73,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string norm_case_name(const testing::TestParamInfo<NormCase>& info) {
   return fmt::format("{}_{}x{}", name_of(info.param.storage), info.param.rows, info.param.cols);
 }
 
@@ -81,11 +81,11 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 // around it.
 double terms_of(int64_t cols) { return double(cols) / 32 + 16; }
 
-class RmsNorm : public testing::TestWithParam<Case> {
+class RmsNorm : public testing::TestWithParam<NormCase> {
  protected:
   Matrix input(uint64_t seed) const { return random_matrix(c_.rows, c_.cols, c_.storage, seed); }
 
-  Case c_ = GetParam();
+  NormCase c_ = GetParam();
   OpBench bench_;
   Matrix gain_ = random_matrix(1, c_.cols, c_.storage, 9);
 };
@@ -218,7 +218,7 @@ TEST_P(RmsNorm, Backward) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, RmsNorm, testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, RmsNorm, testing::ValuesIn(norm_cases()), norm_case_name);
 
 TEST(RmsNormEdges, ChunksOfRows) {
   OpBench bench;

@@ -9,13 +9,13 @@
 namespace mpt::test {
 namespace {
 
-struct Case {
+struct RopeCase {
   DType storage;
   int64_t heads, head_dim, rows, seq_len, first_position;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string rope_case_name(const testing::TestParamInfo<RopeCase>& info) {
+  const RopeCase& c = info.param;
   return fmt::format("{}_h{}_d{}_n{}_t{}_from{}", name_of(c.storage), c.heads, c.head_dim, c.rows,
                      c.seq_len, c.first_position);
 }
@@ -33,7 +33,7 @@ TEST(RopeReference, AdjointIsTheInverseRotation) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(back[i], want[i], 1e-14);
 }
 
-class RopeOp : public testing::TestWithParam<Case> {
+class RopeOp : public testing::TestWithParam<RopeCase> {
  protected:
   Matrix rotated(float direction, const std::vector<int32_t>& document_begin = {}) {
     const int64_t positions = c_.first_position + c_.seq_len;
@@ -55,7 +55,7 @@ class RopeOp : public testing::TestWithParam<Case> {
     return bench_.get(qkv);
   }
 
-  Case c_ = GetParam();
+  RopeCase c_ = GetParam();
   OpBench bench_;
   Matrix in_ = random_matrix(c_.rows, 3 * c_.heads * c_.head_dim, c_.storage, 7);
 };
@@ -110,11 +110,12 @@ TEST_P(RopeOp, PositionsCountFromTheDocument) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, RopeOp,
-    testing::Values(Case{DType::kF32, 1, 2, 1, 1, 0}, Case{DType::kF32, 3, 6, 26, 13, 0},
-                    Case{DType::kF32, 1, 64, 70, 70, 0}, Case{DType::kF32, 2, 8, 1, 1, 1023},
-                    Case{DType::kF32, 2, 8, 5, 5, 60}, Case{DType::kF32, 2, 8, 0, 5, 0},
-                    Case{DType::kBF16, 3, 6, 26, 13, 0}, Case{DType::kBF16, 1, 64, 70, 70, 0}),
-    case_name);
+    testing::Values(RopeCase{DType::kF32, 1, 2, 1, 1, 0}, RopeCase{DType::kF32, 3, 6, 26, 13, 0},
+                    RopeCase{DType::kF32, 1, 64, 70, 70, 0},
+                    RopeCase{DType::kF32, 2, 8, 1, 1, 1023}, RopeCase{DType::kF32, 2, 8, 5, 5, 60},
+                    RopeCase{DType::kF32, 2, 8, 0, 5, 0}, RopeCase{DType::kBF16, 3, 6, 26, 13, 0},
+                    RopeCase{DType::kBF16, 1, 64, 70, 70, 0}),
+    rope_case_name);
 
 TEST(RopeTableTest, ValuesAreRoundedFromFp64) {
   const LlamaConfig config{.hidden_size = 128, .num_attention_heads = 2, .rope_theta = 500000};

@@ -24,19 +24,19 @@ TEST(SwigluFormula, GradientIsTheDerivative) {
     }
 }
 
-struct Case {
+struct SwigluCase {
   DType storage;
   int64_t rows, cols;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string swiglu_case_name(const testing::TestParamInfo<SwigluCase>& info) {
   return fmt::format("{}_{}x{}", name_of(info.param.storage), info.param.rows, info.param.cols);
 }
 
-class Swiglu : public testing::TestWithParam<Case> {
+class Swiglu : public testing::TestWithParam<SwigluCase> {
  protected:
   // Gates over many magnitudes, and the ends of the exponential's range.
-  static Matrix gates_and_ups(const Case& c) {
+  static Matrix gates_and_ups(const SwigluCase& c) {
     Matrix m = random_matrix(c.rows, 2 * c.cols, c.storage, 5);
     const double scales[] = {1, 0.01, 10, 60, 100, 1e4};
     for (int64_t r = 0; r < c.rows; ++r)
@@ -48,7 +48,7 @@ class Swiglu : public testing::TestWithParam<Case> {
   // smallest normal number the sigmoid may be 0.
   static constexpr double kTerms = 16, kUnderflow = 0x1p-126 / kFp32Rounding;
 
-  Case c_ = GetParam();
+  SwigluCase c_ = GetParam();
   OpBench bench_;
   Matrix in_ = gates_and_ups(c_);
 };
@@ -83,13 +83,14 @@ TEST_P(Swiglu, Backward) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Swiglu,
-                         testing::Values(Case{DType::kF32, 1, 1}, Case{DType::kF32, 3, 7},
-                                         Case{DType::kF32, 65, 33}, Case{DType::kF32, 2, 1000},
-                                         Case{DType::kF32, 0, 7}, Case{DType::kBF16, 1, 1},
-                                         Case{DType::kBF16, 3, 7}, Case{DType::kBF16, 65, 33},
-                                         Case{DType::kBF16, 2, 1000}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Swiglu,
+    testing::Values(SwigluCase{DType::kF32, 1, 1}, SwigluCase{DType::kF32, 3, 7},
+                    SwigluCase{DType::kF32, 65, 33}, SwigluCase{DType::kF32, 2, 1000},
+                    SwigluCase{DType::kF32, 0, 7}, SwigluCase{DType::kBF16, 1, 1},
+                    SwigluCase{DType::kBF16, 3, 7}, SwigluCase{DType::kBF16, 65, 33},
+                    SwigluCase{DType::kBF16, 2, 1000}),
+    swiglu_case_name);
 
 // Padding: columns that are +0 in gate and up stay +0 through both directions.
 TEST(SwigluEdges, ZeroStaysPositiveZero) {

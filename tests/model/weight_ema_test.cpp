@@ -17,11 +17,11 @@ namespace {
 constexpr int64_t kSteps = 5;
 constexpr double kDecay = 0.8;
 // A width that is more than one update block and no multiple of one.
-const LlamaConfig kSmall{.hidden_size = 300,
-                         .intermediate_size = 21,
-                         .num_hidden_layers = 1,
-                         .num_attention_heads = 2,
-                         .vocab_size = 31};
+const LlamaConfig kAveraged{.hidden_size = 300,
+                            .intermediate_size = 21,
+                            .num_hidden_layers = 1,
+                            .num_attention_heads = 2,
+                            .vocab_size = 31};
 
 Partition cut_over(const WeightStore& weights, int64_t ranks) {
   std::vector<PartitionedTensor> tensors;
@@ -33,7 +33,7 @@ Partition cut_over(const WeightStore& weights, int64_t ranks) {
 class WeightEmaTest : public testing::TestWithParam<WeightFormat> {
  protected:
   WeightEmaTest()
-      : weights_(llama_parameters(kSmall),
+      : weights_(llama_parameters(kAveraged),
                  {.storage = DType::kF32,
                   .gradient = DType::kF32,
                   .linears = WeightEncoding{.format = GetParam()},

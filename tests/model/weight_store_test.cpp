@@ -12,11 +12,11 @@
 namespace mpt::test {
 namespace {
 
-const LlamaConfig kSmall{.hidden_size = 12,
-                         .intermediate_size = 21,
-                         .num_hidden_layers = 2,
-                         .num_attention_heads = 2,
-                         .vocab_size = 31};
+const LlamaConfig kStored{.hidden_size = 12,
+                          .intermediate_size = 21,
+                          .num_hidden_layers = 2,
+                          .num_attention_heads = 2,
+                          .vocab_size = 31};
 
 struct Store {
   std::unique_ptr<Device> device;
@@ -64,20 +64,20 @@ void expect_together(const WeightStore& weights, int64_t first, int64_t count, i
 
 TEST(WeightStore, FusedNeighboursLieTogether) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {
-    const Store store(kSmall, storage);
+    const Store store(kStored, storage);
     for (const int64_t layer : {0, 1}) {
-      expect_together(store.weights, layer_index(kSmall, layer, LayerParam::kQ), 3, 12);
-      expect_together(store.weights, layer_index(kSmall, layer, LayerParam::kGate), 2, 32);
-      EXPECT_EQ(store.weights.compute_fused(layer_index(kSmall, layer, LayerParam::kDown)).rows,
+      expect_together(store.weights, layer_index(kStored, layer, LayerParam::kQ), 3, 12);
+      expect_together(store.weights, layer_index(kStored, layer, LayerParam::kGate), 2, 32);
+      EXPECT_EQ(store.weights.compute_fused(layer_index(kStored, layer, LayerParam::kDown)).rows,
                 12);
-      EXPECT_EQ(store.weights.compute_fused(layer_index(kSmall, layer, LayerParam::kDown)).cols,
+      EXPECT_EQ(store.weights.compute_fused(layer_index(kStored, layer, LayerParam::kDown)).cols,
                 32);
     }
   }
 }
 
 TEST(WeightStore, NoTwoParametersOverlap) {
-  const Store store(kSmall, DType::kBF16);
+  const Store store(kStored, DType::kBF16);
   std::map<const std::byte*, const std::byte*> ranges;
   for (int64_t i = 0; i < int64_t(store.weights.specs().size()); ++i)
     for (const Tensor& t : {store.weights.compute(i), store.weights.gradient(i)}) {
@@ -107,7 +107,7 @@ TEST(InitialWeights, GoldenValues) {
                               bits = hexadecimal(golden.at("values"));
   for (uint32_t c = 0; c < words.size(); ++c)
     EXPECT_EQ((RandomCounter{seed, 0, 0, 0, kInitStream}.word(c)), words[c]);
-  LlamaConfig config = kSmall;
+  LlamaConfig config = kStored;
   config.initializer_range = golden.at("std");
   const auto weights = initial_weights(config, seed);
   const std::vector<float>& embedding = weights.at("model.embed_tokens.weight");
@@ -122,8 +122,8 @@ float drawn(const RandomCounter& counter, uint32_t column, double std_dev) {
 }
 
 TEST(InitialWeights, EveryElementIsAFunctionOfItsLogicalCoordinates) {
-  const auto weights = initial_weights(kSmall, 7);
-  for (const ParamSpec& spec : llama_parameters(kSmall)) {
+  const auto weights = initial_weights(kStored, 7);
+  for (const ParamSpec& spec : llama_parameters(kStored)) {
     const std::vector<float>& values = weights.at(spec.name);
     for (int64_t r = 0; r < spec.rows; ++r)
       for (int64_t c = 0; c < spec.cols; ++c) {
@@ -135,25 +135,25 @@ TEST(InitialWeights, EveryElementIsAFunctionOfItsLogicalCoordinates) {
 }
 
 TEST(InitialWeights, IndependentOfThreadsAndPadding) {
-  const auto weights = initial_weights(kSmall, 42);
-  EXPECT_EQ(initial_weights(kSmall, 42, DType::kF32, 2), weights);
-  EXPECT_EQ(initial_weights(kSmall, 42, DType::kF32, 3), weights);
-  LlamaConfig unpadded = kSmall;
+  const auto weights = initial_weights(kStored, 42);
+  EXPECT_EQ(initial_weights(kStored, 42, DType::kF32, 2), weights);
+  EXPECT_EQ(initial_weights(kStored, 42, DType::kF32, 3), weights);
+  LlamaConfig unpadded = kStored;
   unpadded.pad_multiple = 1;
   EXPECT_EQ(initial_weights(unpadded, 42), weights);
-  EXPECT_NE(initial_weights(kSmall, 43), weights);
+  EXPECT_NE(initial_weights(kStored, 43), weights);
 }
 
 TEST(InitialWeights, Bf16IsTheRoundedFp32Draw) {
-  NamedValues want = initial_weights(kSmall, 42);
+  NamedValues want = initial_weights(kStored, 42);
   for (auto& [name, values] : want)
     for (float& x : values) x = rounded_to<bf16>(x);
-  EXPECT_EQ(initial_weights(kSmall, 42, DType::kBF16), want);
+  EXPECT_EQ(initial_weights(kStored, 42, DType::kBF16), want);
 }
 
 // A table larger than what is drawn at a time: no seam where the pieces meet.
 TEST(InitialWeights, LargeTables) {
-  LlamaConfig config = kSmall;
+  LlamaConfig config = kStored;
   config.hidden_size = 64, config.num_hidden_layers = 1, config.vocab_size = 66000;
   const auto weights = initial_weights(config, 5);
   const std::vector<float>& head = weights.at("lm_head.weight");
@@ -165,7 +165,7 @@ TEST(InitialWeights, LargeTables) {
 }
 
 TEST(InitialWeights, RangeZeroGivesZeros) {
-  LlamaConfig config = kSmall;
+  LlamaConfig config = kStored;
   config.initializer_range = 0;
   const auto weights = initial_weights(config, 1);
   for (const float x : weights.at("lm_head.weight")) EXPECT_EQ(x, 0);
@@ -195,12 +195,12 @@ TEST(Padding, StaysPositiveZero) {
   for (const auto& [storage, gradient, additions] :
        {Formats{DType::kF32, DType::kF32, 1}, Formats{DType::kF32, DType::kF32, 2},
         Formats{DType::kBF16, DType::kBF16, 1}, Formats{DType::kBF16, DType::kBF16, 2}}) {
-    const GoldenModel model = random_model(kSmall, {2, 5}, {.ignored = 0.2});
-    ModelBench bench(kSmall, {.micro_batch = {2 / additions, 5},
-                              .storage = storage,
-                              .gradient = gradient,
-                              .additions = additions,
-                              .loss_chunk_rows = 3});
+    const GoldenModel model = random_model(kStored, {2, 5}, {.ignored = 0.2});
+    ModelBench bench(kStored, {.micro_batch = {2 / additions, 5},
+                               .storage = storage,
+                               .gradient = gradient,
+                               .additions = additions,
+                               .loss_chunk_rows = 3});
     initialize_weights(bench.store(), 1.0, 42, bench.device());
     bench.step(model, 2 / additions);
     int64_t padded = 0;

@@ -40,7 +40,7 @@ double scale_at(const EncodedTensor& w, int64_t row, int64_t col) {
 }
 
 // Blocks that differ by up to a factor of 64.
-void start(OptimizerRun& run) {
+void start_scaled(OptimizerRun& run) {
   Draws draws(71);
   run.encode(0, [&](int64_t row, int64_t col) {
     return std::ldexp(draws.signed_binades(-8, -6), int((row + col / kNvfp4Block) % 7));
@@ -111,15 +111,15 @@ TEST_P(BlockRates, AreTheFormulasToTheBit) {
   for (const Json& keys : {test::adamw_keys(), test::m_plus_adam_keys()}) {
     const RunSetup setup = setup_of(keys, GetParam(), Nvfp4AdditiveScale::kBlock);
     OptimizerRun run(setup, {kShape}), expected(setup, {kShape});
-    start(run);
-    start(expected);
+    start_scaled(run);
+    start_scaled(expected);
     const std::vector<uint32_t> before = stored(run);
     store(expected, expected_weights(expected, setup));
     run.step(1);
     EXPECT_EQ(stored(run), stored(expected)) << keys.dump();
     EXPECT_NE(stored(run), before);
     OptimizerRun one_rate(setup_of(keys, GetParam(), Nvfp4AdditiveScale::kOff), {kShape});
-    start(one_rate);
+    start_scaled(one_rate);
     one_rate.step(1);
     EXPECT_NE(stored(run), stored(one_rate)) << keys.dump();
   }
@@ -130,7 +130,7 @@ TEST_P(BlockRates, OfEqualScalesAreTheRate) {
     std::vector<std::vector<uint32_t>> results;
     for (const auto scale : {Nvfp4AdditiveScale::kOff, Nvfp4AdditiveScale::kBlock}) {
       OptimizerRun run(setup_of(keys, GetParam(), scale), {kShape});
-      start(run);
+      start_scaled(run);
       Draws draws(72);
       run.encode(0, [&](int64_t, int64_t col) {
         return col % kNvfp4Block == 0 ? 1.3f : draws.signed_binades(-3, -1);
@@ -147,8 +147,8 @@ TEST_P(BlockRates, OfEqualScalesAreTheRate) {
 TEST_P(BlockRates, OfScalesThatAreZero) {
   const RunSetup setup = setup_of(test::adamw_keys(), GetParam(), Nvfp4AdditiveScale::kBlock);
   OptimizerRun zeros(setup, {kShape}), some(setup, {kShape});
-  start(zeros);
-  start(some);
+  start_scaled(zeros);
+  start_scaled(some);
   zeros.encode(0, [](int64_t, int64_t) { return 0.0f; });
   some.encode(0, [](int64_t, int64_t col) { return col < 2 * kNvfp4Block ? 0.0f : 0.1f; });
   for (OptimizerRun* run : {&zeros, &some}) run->step(1);

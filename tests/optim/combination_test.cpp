@@ -16,11 +16,11 @@ namespace {
 
 using test::Combination;
 using test::Draws;
-using test::every_combination;
 using test::fill_tensor;
 using test::OptimizerRun;
+using test::tested_combinations;
 
-void start(OptimizerRun& run) {
+void start_combination(OptimizerRun& run) {
   Draws draws(51);
   for (size_t i = 0; i < run.targets().size(); ++i)
     run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-9, -3); });
@@ -40,25 +40,38 @@ std::vector<uint32_t> result_with_threads(const Combination& c, int threads) {
   test::RunSetup setup = c.setup;
   setup.threads = threads;
   OptimizerRun run(setup, test::combination_shapes());
-  start(run);
+  start_combination(run);
   for (int64_t t = 1; t <= 2; ++t) step(run, t);
   return run.everything();
 }
 
 TEST(EveryCombination, IsThereOnce) {
   std::set<std::string> names;
-  for (const Combination& c : every_combination())
+  for (const Combination& c : test::every_combination())
     EXPECT_TRUE(names.insert(c.name).second) << c.name;
   EXPECT_GT(names.size(), 500u);
 }
 
+// Whatever runs by default: no two options meet only in combinations that it leaves out.
+TEST(EveryCombination, EveryPairOfOptionsIsTested) {
+  for (const Combination& c : test::every_combination())
+    for (size_t a = 0; a < c.place.size(); ++a)
+      for (size_t b = a + 1; b < c.place.size(); ++b)
+        ASSERT_TRUE(std::ranges::any_of(tested_combinations(),
+                                        [&](const Combination& tested) {
+                                          return tested.place[a] == c.place[a] &&
+                                                 tested.place[b] == c.place[b];
+                                        }))
+            << c.name << ": axes " << a << " and " << b;
+}
+
 TEST(EveryCombination, AnyNumberOfThreads) {
   std::vector<std::vector<uint32_t>> expected;
-  for (const Combination& c : every_combination()) expected.push_back(result_with_threads(c, 1));
+  for (const Combination& c : tested_combinations()) expected.push_back(result_with_threads(c, 1));
   for (const int threads : {2, 3})
     for (size_t i = 0; i < expected.size(); ++i)
-      ASSERT_EQ(result_with_threads(every_combination()[i], threads), expected[i])
-          << every_combination()[i].name << ", " << threads << " threads";
+      ASSERT_EQ(result_with_threads(tested_combinations()[i], threads), expected[i])
+          << tested_combinations()[i].name << ", " << threads << " threads";
 }
 
 // Bytes of a piece's storage outside its logical elements. `rows` are physical.
@@ -83,9 +96,9 @@ bool nibbles_are_zero(const EncodedTensor& w) {
 
 TEST(EveryCombination, PaddingStaysZero) {
   const std::vector<test::TargetShape> shapes = test::combination_shapes();
-  for (const Combination& c : every_combination()) {
+  for (const Combination& c : tested_combinations()) {
     OptimizerRun run(c.setup, shapes);
-    start(run);
+    start_combination(run);
     for (int64_t t = 1; t <= 3; ++t) step(run, t);
     for (size_t i = 0; i < shapes.size(); ++i) {
       const EncodedTensor& w = run.targets()[i].weights;
@@ -101,7 +114,7 @@ TEST(EveryCombination, PaddingStaysZero) {
 
 // Matrices of zeros that get zero gradients keep the bits of +0: codes, scales and states.
 TEST(EveryCombination, ZerosStayPlusZero) {
-  for (const Combination& c : every_combination()) {
+  for (const Combination& c : tested_combinations()) {
     OptimizerRun run(c.setup, test::combination_shapes());
     run.optimizer().weights_initialized();
     for (int64_t t = 1; t <= 2; ++t) run.step(t, 0.37f);
@@ -114,9 +127,9 @@ TEST(EveryCombination, ZerosStayPlusZero) {
 }
 
 TEST(EveryCombination, EveryStateChangesInAStep) {
-  for (const Combination& c : every_combination()) {
+  for (const Combination& c : tested_combinations()) {
     OptimizerRun run(c.setup, test::combination_shapes());
-    start(run);
+    start_combination(run);
     std::vector<std::vector<uint32_t>> before;
     for (const NamedTensor& state : run.optimizer().named_states())
       before.push_back(test::bits_of_tensor(state.tensor));
@@ -145,10 +158,10 @@ void copy_tensors(const OptimizerRun& from, const OptimizerRun& to) {
 
 // Continued from the named tensors of step 3, which is between two refreshes of a projection.
 TEST(EveryCombination, NamedTensorsAreAllThatARunNeeds) {
-  for (const Combination& c : every_combination()) {
+  for (const Combination& c : tested_combinations()) {
     OptimizerRun whole(c.setup, test::combination_shapes()),
         resumed(c.setup, test::combination_shapes());
-    start(whole);
+    start_combination(whole);
     for (int64_t t = 1; t <= 3; ++t) step(whole, t);
     copy_tensors(whole, resumed);
     resumed.optimizer().states_loaded();
@@ -163,7 +176,7 @@ TEST(EveryCombination, NamedTensorsAreAllThatARunNeeds) {
 // Weights of formats that are encoded from the values alone are the encoding of what an fp32
 // optimizer with the same decoded weights would have: nothing is rounded in between.
 TEST(EveryCombination, ScaledWeightsAreTheEncodingOfTheUnroundedUpdate) {
-  for (const Combination& c : every_combination()) {
+  for (const Combination& c : tested_combinations()) {
     const WeightEncoding& encoding = c.setup.encoding;
     const bool stateless = !rescales(encoding);
     const bool one_rate = c.setup.config.nvfp4_additive_scale == Nvfp4AdditiveScale::kOff;
@@ -174,7 +187,7 @@ TEST(EveryCombination, ScaledWeightsAreTheEncodingOfTheUnroundedUpdate) {
     test::RunSetup fp32 = c.setup;
     fp32.encoding = {.format = WeightFormat::kF32};
     OptimizerRun plain(fp32, {test::combination_shapes()[0]});
-    start(scaled);
+    start_combination(scaled);
     const std::vector<float> w = scaled.decoded(0);
     const int64_t cols = scaled.targets()[0].weights.cols;
     plain.encode(0, [&](int64_t r, int64_t col) { return w[size_t(r * cols + col)]; });

@@ -2,16 +2,21 @@
 // must hold for every combination run over it.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "optim/optimizer_fixture.h"
+#include "support/all_tests.h"
 
 namespace mpt::test {
 
 struct Combination {
   std::string name;
   RunSetup setup;
+  std::array<size_t, 4> place{};  // along each axis: rule, write-back, state, weight format
 };
 
 // Every option in use, so that no path of a rule is idle.
@@ -127,19 +132,56 @@ inline std::vector<RunSetup> block_rate_setups() {
 inline const std::vector<Combination>& every_combination() {
   static const std::vector<Combination> all = [] {
     std::vector<Combination> found;
-    for (const FlatConfig& rule : busy_rules())
-      for (const FlatConfig& config : with_roundings(rule))
-        for (const OptimizerOptions& options : every_state())
-          for (const WeightEncoding& encoding : every_encoding()) {
-            if (!goes_together(config, encoding) || is_redundant(config, encoding)) continue;
-            RunSetup setup{config, options, encoding, dtype_of(options.state)};
-            found.push_back({name_of_combination(setup), setup});
+    const auto rules = busy_rules();
+    const auto states = every_state();
+    const auto encodings = every_encoding();
+    for (size_t r = 0; r < rules.size(); ++r) {
+      const auto configs = with_roundings(rules[r]);
+      for (size_t c = 0; c < configs.size(); ++c)
+        for (size_t s = 0; s < states.size(); ++s)
+          for (size_t e = 0; e < encodings.size(); ++e) {
+            if (!goes_together(configs[c], encodings[e]) || is_redundant(configs[c], encodings[e]))
+              continue;
+            RunSetup setup{configs[c], states[s], encodings[e], dtype_of(states[s].state)};
+            found.push_back({name_of_combination(setup), setup, {r, c, s, e}});
           }
+    }
     for (const RunSetup& setup : block_rate_setups())
-      found.push_back({name_of_combination(setup), setup});
+      found.push_back({name_of_combination(setup), setup, {rules.size(), found.size(), 0, 0}});
     return found;
   }();
   return all;
+}
+
+// Of every two values of two axes that go together, one combination: a fault shows in it that one
+// option has, or that two have when they meet. Greedy: next is always what has most new pairs.
+inline std::vector<Combination> pairwise_combinations() {
+  using Pair = std::array<size_t, 4>;  // axis, place, axis, place
+  std::set<Pair> missing;
+  const auto each_pair = [](const Combination& c, const auto& f) {
+    for (size_t a = 0; a < c.place.size(); ++a)
+      for (size_t b = a + 1; b < c.place.size(); ++b) f(Pair{a, c.place[a], b, c.place[b]});
+  };
+  for (const Combination& c : every_combination())
+    each_pair(c, [&](const Pair& pair) { missing.insert(pair); });
+  std::vector<Combination> found;
+  while (!missing.empty()) {
+    const auto new_pairs = [&](const Combination& c) {
+      size_t count = 0;
+      each_pair(c, [&](const Pair& pair) { count += missing.count(pair); });
+      return count;
+    };
+    found.push_back(*std::ranges::max_element(every_combination(), {}, new_pairs));
+    each_pair(found.back(), [&](const Pair& pair) { missing.erase(pair); });
+  }
+  return found;
+}
+
+// What tests run over.
+inline const std::vector<Combination>& tested_combinations() {
+  static const std::vector<Combination> tested =
+      all_tests() ? every_combination() : pairwise_combinations();
+  return tested;
 }
 
 // Rows of one update block and a bit, blocks that are not full, more columns than rows and more

@@ -1,6 +1,6 @@
 // Rounding errors that return through the first moment: each once in total, so that steps below half
 // a unit in the last place add up.
-#include "optim/error_feedback.h"
+#include "optim/update/error_feedback.h"
 
 #include <cmath>
 

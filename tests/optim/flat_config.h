@@ -49,7 +49,7 @@ struct FlatConfig {
         [&](const auto& keys) {
           each_shared(keys, *this, [](auto& from, auto& to) { to = from; });
         },
-        config.rule);
+        config.rule.keys().value);
   }
   operator OptimizerConfig() const {  // NOLINT: likewise
     OptimizerConfig config{.rule = default_rule(rule),
@@ -60,7 +60,7 @@ struct FlatConfig {
                            .clip_grad_norm = clip_grad_norm};
     std::visit(
         [&](auto& keys) { each_shared(keys, *this, [](auto& to, auto& from) { to = from; }); },
-        config.rule);
+        config.rule.keys().value);
     return config;
   }
 

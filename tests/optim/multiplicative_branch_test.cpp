@@ -21,7 +21,7 @@ double normal(test::Draws& draws) {
   return radius * std::cos(2 * std::numbers::pi * draws.uniform(0, 1));
 }
 
-constexpr int kWeights = 1 << 14, kSteps = 200;
+constexpr int kWeights = 1 << 14, kDriftSteps = 200;
 
 // Of pairs (x, y).
 class Moments2 {
@@ -69,21 +69,21 @@ std::vector<Weight> weights(double deviation, test::Draws& draws) {
   return found;
 }
 
-// The last of kSteps in BF16, taken with independent gradients; weights are normal with this
+// The last of kDriftSteps in BF16, taken with independent gradients; weights are normal with this
 // deviation at first, and move.
 Found last_step(double deviation) {
   const test::FlatConfig config = tuned("m_plus_adam");
-  const auto keys = std::get<MPlusAdam::Config>(OptimizerConfig(config).rule);
+  const auto keys = keys_of<MPlusAdam::Config>(OptimizerConfig(config).rule);
   test::Draws draws(7);
   std::vector<Weight> all = weights(deviation, draws);
   Found found;
-  for (int64_t t = 1; t <= kSteps; ++t) {
+  for (int64_t t = 1; t <= kDriftSteps; ++t) {
     const StepScalars step{.t = t};
     const auto rule = MPlusAdam::Step<ScaleDecay>::at(keys, step, {});
     for (Weight& weight : all) {
       const auto g = float(weight.gradient * normal(draws));
       const auto move = rule.advance<EmaOnce>(weight.w, g, weight.state);
-      if (t == kSteps) {
+      if (t == kDriftSteps) {
         const double taken = double(weight.w) * double(move.relative);
         const double root = double(rule.moments.root<EmaOnce>(weight.state[1]));
         found.with_adam.add(taken, -config.lr_multiplicative * double(g) / root);
@@ -123,7 +123,7 @@ TEST(MultiplicativeBranch, IsNearlySoWhereWeightsMoveByTheirOwnSize) {
 
 // What multiplies: Madam's steps grow with the weight.
 TEST(MultiplicativeBranch, UnlikeMadamsStep) {
-  const auto keys = std::get<Madam::Config>(OptimizerConfig(tuned("madam")).rule);
+  const auto keys = keys_of<Madam::Config>(OptimizerConfig(tuned("madam")).rule);
   test::Draws draws(7);
   Moments2 sizes;
   for (int i = 0; i < kWeights; ++i) {

@@ -20,7 +20,7 @@ namespace mpt::test {
 inline FlatConfig optimizer_config(Json keys) {
   OptimizerConfig config;
   Problems problems;
-  FieldReader::read(JsonDocument::of_value(std::move(keys), "test"), config, problems);
+  read_fields(JsonDocument::of_value(std::move(keys), "test"), Fields::of(config), problems);
   throw_problems(problems);
   check(OptimizerConfig(FlatConfig(config)) == config, "FlatConfig lacks a key of {}",
         rule_name(config.rule));

@@ -20,8 +20,8 @@ using test::fill_tensor;
 using test::FlatConfig;
 using test::OptimizerRun;
 
-constexpr MatrixShape kShapes[] = {{16, 16},  {24, 40}, {40, 24}, {70, 300},
-                                   {300, 70}, {1, 9},   {9, 1}};
+constexpr MatrixShape kMatrices[] = {{16, 16},  {24, 40}, {40, 24}, {70, 300},
+                                     {300, 70}, {1, 9},   {9, 1}};
 
 FlatConfig muon_config() {
   FlatConfig config;
@@ -31,7 +31,7 @@ FlatConfig muon_config() {
   return config;
 }
 
-test::RunSetup fp32_setup(const FlatConfig& config) {
+test::RunSetup plain_setup(const FlatConfig& config) {
   return {.config = config,
           .options = {.state = Format::kF32},
           .encoding = {.format = WeightFormat::kF32}};
@@ -99,7 +99,7 @@ Matrix<T> orthogonalized(Matrix<T> x) {
 
 // The step as published, with all arithmetic in T.
 template <class T>
-struct Reference {
+struct MuonReference {
   FlatConfig config;
   Matrix<T> w, m;
 
@@ -125,8 +125,8 @@ Matrix<float> matrix_of(const Tensor& tensor) {
   return m;
 }
 template <class T>
-Reference<T> reference_of(const FlatConfig& config, const Matrix<float>& w) {
-  Reference<T> reference{config, {w.rows, w.cols}, {w.rows, w.cols}};
+MuonReference<T> reference_of(const FlatConfig& config, const Matrix<float>& w) {
+  MuonReference<T> reference{config, {w.rows, w.cols}, {w.rows, w.cols}};
   std::ranges::copy(w.at, reference.w.at.begin());
   return reference;
 }
@@ -135,11 +135,11 @@ Reference<T> reference_of(const FlatConfig& config, const Matrix<float>& w) {
 // and each step rounds the weight once.
 TEST(Muon, StepsAreThoseOfFp64) {
   for (const bool nesterov : {true, false})
-    for (const auto& [rows, cols] : kShapes) {
+    for (const auto& [rows, cols] : kMatrices) {
       SCOPED_TRACE(fmt::format("[{},{}] nesterov {}", rows, cols, nesterov));
       FlatConfig config = muon_config();
       config.nesterov = nesterov;
-      OptimizerRun run(fp32_setup(config), {{.rows = rows, .cols = cols}});
+      OptimizerRun run(plain_setup(config), {{.rows = rows, .cols = cols}});
       Draws draws(17);
       fill_tensor(run.weights(), [&](int64_t, int64_t) { return draws.bell(0.5); });
       auto exact = reference_of<double>(config, matrix_of(run.weights()));
@@ -163,7 +163,7 @@ TEST(Muon, SingularValuesAreAboutEqual) {
   config.weight_decay_additive = 0;
   config.lr_additive = 1;
   constexpr int64_t kRows = 24, kCols = 60;
-  OptimizerRun run(fp32_setup(config), {{.rows = kRows, .cols = kCols}});
+  OptimizerRun run(plain_setup(config), {{.rows = kRows, .cols = kCols}});
   Draws draws(3);
   // Rows of very different sizes, so that their lengths before are far from equal.
   fill_tensor(run.gradient(), [&](int64_t r, int64_t) { return draws.bell(0.01 / double(1 + r)); });
@@ -181,7 +181,7 @@ TEST(Muon, SingularValuesAreAboutEqual) {
 TEST(Muon, NoGradientNoStep) {
   FlatConfig config = muon_config();
   config.weight_decay_additive = 0;
-  OptimizerRun run(fp32_setup(config), {{.rows = 16, .cols = 32}});
+  OptimizerRun run(plain_setup(config), {{.rows = 16, .cols = 32}});
   fill_tensor(run.weights(), [](int64_t, int64_t) { return 0.25f; });
   run.step(1);
   for (const uint32_t bits : test::bits_of_tensor(run.weights())) ASSERT_EQ(float_of(bits), 0.25f);
@@ -193,7 +193,7 @@ TEST(Muon, TheRestTakesStepsOfAdamW) {
   const auto after_steps = [&](const std::string& rule) {
     FlatConfig config = muon_config();
     config.rule = rule;
-    OptimizerRun run(fp32_setup(config), shapes);
+    OptimizerRun run(plain_setup(config), shapes);
     Draws draws(5);
     for (size_t i = 0; i < shapes.size(); ++i)
       run.encode(i, [&](int64_t, int64_t) { return draws.bell(0.5); });

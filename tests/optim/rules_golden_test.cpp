@@ -115,7 +115,7 @@ struct OneWeight {
     tensor.table = table.data();
     if (config.weight_rounding == WeightRounding::kKahan &&
         config.kahan_variant == KahanVariant::kPerOp)
-      return set(AdamW::EagerKahan::at(std::get<AdamW::Config>(typed.rule), step, tensor)
+      return set(AdamW::EagerKahan::at(keys_of<AdamW::Config>(typed.rule), step, tensor)
                      .next<Ema>(w, c, g, state));
     test::with_step(typed, step, tensor, [&]<class S>(const S& rule) {
       const auto exact = [&]<class Kept>(std::type_identity<Kept>, typename Kept::Code& code) {
@@ -301,7 +301,7 @@ TEST(RulesGolden, BiasCorrections) {
   const Json& constants = golden()["constants"];
   for (int64_t t = 1; t <= 3; ++t) {
     const AdamMoments moments =
-        AdamMoments::at(std::get<AdamW::Config>(OptimizerConfig(config).rule), t);
+        AdamMoments::at(keys_of<AdamW::Config>(OptimizerConfig(config).rule), t);
     EXPECT_EQ(bits_of(moments.correction1.value), hex(constants["c1"][size_t(t - 1)]));
     EXPECT_EQ(bits_of(moments.correction2.value), hex(constants["c2"][size_t(t - 1)]));
     EXPECT_EQ(bits_of(moments.one_minus_beta1), hex(constants["one_minus_beta1"]));
@@ -313,7 +313,7 @@ TEST(RulesGolden, ClipLimits) {
   keys["clip_exponent_step"] = 0.5;
   const OptimizerConfig config = optimizer_config(keys);
   const auto rule =
-      MPlusAdam::Step<ScaleDecay>::at(std::get<MPlusAdam::Config>(config.rule), {.t = 1}, {});
+      MPlusAdam::Step<ScaleDecay>::at(keys_of<MPlusAdam::Config>(config.rule), {.t = 1}, {});
   const Json& constants = golden()["constants"];
   EXPECT_EQ(bits_of(rule.relative_step_low), hex(constants["clip_relative_step_low"]));
   EXPECT_EQ(rule.relative_step_high, 0.75f);

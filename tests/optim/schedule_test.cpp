@@ -11,9 +11,9 @@
 namespace mpt {
 namespace {
 
-constexpr ScheduleShape kShapes[] = {ScheduleShape::kCosine, ScheduleShape::kLinear,
-                                     ScheduleShape::kConstant, ScheduleShape::kWsd,
-                                     ScheduleShape::kInverseSqrt};
+constexpr ScheduleShape kScheduleShapes[] = {ScheduleShape::kCosine, ScheduleShape::kLinear,
+                                             ScheduleShape::kConstant, ScheduleShape::kWsd,
+                                             ScheduleShape::kInverseSqrt};
 
 ScheduleConfig with_warmup(ScheduleShape shape, int64_t warmup) {
   ScheduleConfig config;
@@ -28,7 +28,7 @@ double end_of(const ScheduleConfig& config) {
 }
 
 TEST(Schedule, EveryShapeAtItsCorners) {
-  for (const ScheduleShape shape : kShapes) {
+  for (const ScheduleShape shape : kScheduleShapes) {
     SCOPED_TRACE(name_of(shape));
     const ScheduleConfig config = with_warmup(shape, 100);
     EXPECT_EQ(schedule_factor(config, 1, 1000), 0.01);
@@ -132,7 +132,7 @@ TEST(Schedule, InverseSqrtDoesNotKnowTheLength) {
 }
 
 TEST(Schedule, WithoutWarmupItStartsFromOne) {
-  for (const ScheduleShape shape : kShapes) {
+  for (const ScheduleShape shape : kScheduleShapes) {
     const ScheduleConfig config = with_warmup(shape, 0);
     EXPECT_GT(schedule_factor(config, 1, 1000), 0.998) << name_of(shape);
     EXPECT_LE(schedule_factor(config, 1, 1000), 1.0) << name_of(shape);
@@ -141,7 +141,7 @@ TEST(Schedule, WithoutWarmupItStartsFromOne) {
 
 // Warmup as long as the run, or longer: t / W all the way.
 TEST(Schedule, WarmupOfTheWholeRun) {
-  for (const ScheduleShape shape : kShapes) {
+  for (const ScheduleShape shape : kScheduleShapes) {
     SCOPED_TRACE(name_of(shape));
     EXPECT_EQ(schedule_factor(with_warmup(shape, 100), 99, 100), 0.99);
     EXPECT_EQ(schedule_factor(with_warmup(shape, 100), 100, 100), 1.0);
@@ -151,7 +151,7 @@ TEST(Schedule, WarmupOfTheWholeRun) {
 }
 
 TEST(Schedule, OffsetMinusOneGivesTheFirstUpdateRateZero) {
-  for (const ScheduleShape shape : kShapes) {
+  for (const ScheduleShape shape : kScheduleShapes) {
     ScheduleConfig config = with_warmup(shape, 10);
     ScheduleConfig shifted = config;
     shifted.lr_schedule_offset = -1;
@@ -175,7 +175,7 @@ TEST(Schedule, WarmupAsAShareOfTheRun) {
 
 // Within [0, 1] and never a NaN, whatever the length of the run and of its parts.
 TEST(Schedule, IsDefinedEverywhere) {
-  for (const ScheduleShape shape : kShapes)
+  for (const ScheduleShape shape : kScheduleShapes)
     for (const int64_t total : {0, 1, 2, 3, 10})
       for (const int64_t warmup : {0, 1, 2, 3, 20})
         for (const double decay : {0.0, 0.2, 1.0})
@@ -192,7 +192,7 @@ TEST(Schedule, IsDefinedEverywhere) {
 
 // Up during the warmup, then never up again.
 TEST(Schedule, RisesThenFalls) {
-  for (const ScheduleShape shape : kShapes) {
+  for (const ScheduleShape shape : kScheduleShapes) {
     const ScheduleConfig config = with_warmup(shape, 37);
     for (int64_t t = 1; t <= 300; ++t) {
       const double step = schedule_factor(config, t, 300) - schedule_factor(config, t - 1, 300);

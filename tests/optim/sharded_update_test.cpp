@@ -22,12 +22,12 @@ namespace {
 
 using test::Combination;
 using test::Draws;
-using test::every_combination;
 using test::FlatConfig;
 using test::OptimizerRun;
 using test::RunSetup;
 using test::shapes_to_cut;
 using test::tensors_to_cut;
+using test::tested_combinations;
 
 // Bits of consecutive elements as they are packed.
 std::vector<uint32_t> bits_of_part(const TensorPart& part) {
@@ -149,7 +149,7 @@ class Rank {
   std::optional<OptimizerRun> run_;
 };
 
-void start(OptimizerRun& run) {
+void start_sharded(OptimizerRun& run) {
   Draws draws(61);
   for (size_t i = 0; i < run.targets().size(); ++i)
     run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-9, -3); });
@@ -186,7 +186,7 @@ constexpr int64_t kSteps = 3;
 Result alone(const RunSetup& setup) {
   OptimizerRun run(setup, shapes_to_cut());
   Optimizer& optimizer = run.optimizer();
-  start(run);
+  start_sharded(run);
   Result result;
   for (int64_t t = 1; t <= kSteps; ++t) {
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(t, i));
@@ -215,7 +215,7 @@ std::vector<Result> together(const RunSetup& setup, int64_t ranks) {
   std::vector<Result> results(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Transport& transport) {
     Rank rank(setup, transport);
-    start(rank.run());
+    start_sharded(rank.run());
     Result& result = results[size_t(transport.rank())];
     for (int64_t t = 1; t <= kSteps; ++t) {
       step(rank, t);
@@ -242,7 +242,7 @@ void expect_bits_of_one(const RunSetup& setup, int64_t ranks) {
 }
 
 void expect_bits_of_one(int64_t ranks) {
-  for (const Combination& c : every_combination())
+  for (const Combination& c : tested_combinations())
     ASSERT_NO_FATAL_FAILURE(expect_bits_of_one(clipped(c), ranks));
 }
 
@@ -261,7 +261,7 @@ TEST(ShardedUpdate, SeveralRanksHaveUnitsOfOneTensor) {
 }
 
 const Combination& combination_named(std::string_view part) {
-  const auto& all = every_combination();
+  const auto& all = test::every_combination();
   const auto found = std::ranges::find_if(
       all, [&](const Combination& c) { return c.name.find(part) != std::string::npos; });
   if (found == all.end()) throw LogicError(fmt::format("no combination {}", part));
@@ -298,7 +298,7 @@ TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
     for (const float bad : {INFINITY, std::numeric_limits<float>::quiet_NaN()})
       run_ranks(3, [&](Transport& transport) {
         Rank rank(setup, transport);
-        start(rank.run());
+        start_sharded(rank.run());
         step(rank, 1);
         const Collected weights = rank.weights();
         const Collected states = rank.states();
@@ -324,7 +324,7 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
     Collected weights, states;
     run_ranks(2, [&](Transport& transport) {
       Rank rank(setup, transport);
-      start(rank.run());
+      start_sharded(rank.run());
       for (int64_t t = 1; t < kSteps; ++t) step(rank, t);
       saved[size_t(transport.rank())] = rank.states();
       if (transport.rank() == 0) weights = rank.weights();
@@ -357,7 +357,7 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
   for (const WeightEncoding& encoding : test::every_encoding())
     for (const int64_t ranks : {1, 2, 5}) {
       OptimizerRun run({.config = {}, .encoding = encoding}, shapes_to_cut());
-      start(run);
+      start_sharded(run);
       const Partition partition(tensors_to_cut({}), ranks);
       Collected whole, parts;
       for (size_t i = 0; i < run.targets().size(); ++i) {
@@ -392,13 +392,13 @@ TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
   for (RunSetup setup : cover()) {
     setup.options.statistics = StepStatistics::kOnDemand;
     OptimizerRun run(setup, shapes_to_cut());
-    start(run);
+    start_sharded(run);
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
     const std::vector<UpdateStatistics> expected = run.optimizer().step_with_statistics({.t = 1});
     run.optimizer().rescale();
     run_ranks(3, [&](Transport& transport) {
       Rank rank(setup, transport);
-      start(rank.run());
+      start_sharded(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i)
         rank.fill_gradient(i, gradient_of(1, i));
       std::vector<UpdateStatistics> found = rank.optimizer().step_with_statistics({.t = 1});
@@ -479,7 +479,7 @@ TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
 }
 
 TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
-  const RunSetup setup = clipped(every_combination()[0]);
+  const RunSetup setup = clipped(test::every_combination()[0]);
   const OptimizerRun run(setup, shapes_to_cut());
   const auto device = make_cpu_device(1);
   PlanningAllocator planned;

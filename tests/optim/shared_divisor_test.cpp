@@ -1,7 +1,7 @@
 // Division by products against IEEE-754's, to the bit: all mantissas of divisors with every
 // dividend that could round differently, and with all dividends for some divisors.
 //   MPT_LONG_TESTS=1 mpt_optim_tests --gtest_filter='SharedDivisor*'     all divisors; all 2^32 dividends
-#include "optim/shared_divisor.h"
+#include "optim/update/shared_divisor.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "optim/rule_list.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
@@ -493,7 +494,7 @@ TEST(NonfiniteOnRanks, RollbackGoesOnBehindTheData) {
     RunConfig config =
         directory.config("run", {"train.nonfinite_policy=rollback", "train.max_rollbacks=2"});
     const std::vector<std::string> before = hashes_of(good);
-    std::get<MPlusAdam::Config>(config.optimizer.rule).lr_additive =
+    keys_of<MPlusAdam::Config>(config.optimizer.rule).lr_additive =
         1e30;  // step 5 is made, step 6 is not finite
     EXPECT_ERROR(train_on(ranks, config, checkpoint_path(good, 4)), "after 2 rollbacks",
                  "max_rollbacks");

@@ -90,7 +90,7 @@ Outcome outcome(const WeightEncoding& encoding, int64_t cols, Rounding rounding)
   return result;
 }
 
-std::vector<WeightEncoding> encodings() {
+std::vector<WeightEncoding> lane_encodings() {
   std::vector<WeightEncoding> all;
   for (const int64_t block : {16, 32, 64, 128, 256})
     for (const Fp8ScaleMode mode : {Fp8ScaleMode::kPow2, Fp8ScaleMode::kFp16})
@@ -119,7 +119,7 @@ void expect_same(const Outcome& a, const Outcome& b) {
 // lane.
 TEST(CodecLanes, SameBitsAsOneLane) {
   for (const int64_t cols : {512, 300, 21, 1})
-    for (const WeightEncoding& encoding : encodings())
+    for (const WeightEncoding& encoding : lane_encodings())
       for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
         SCOPED_TRACE(name_of_case(encoding, cols, rounding));
         const Outcome one = outcome<1>(encoding, cols, rounding);
@@ -132,7 +132,7 @@ TEST(CodecLanes, SameBitsAsOneLane) {
 // round() is what load() gives after store().
 TEST(CodecLanes, RoundIsStoreAndLoad) {
   for (const int64_t cols : {300, 21})
-    for (const WeightEncoding& encoding : encodings())
+    for (const WeightEncoding& encoding : lane_encodings())
       for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
         SCOPED_TRACE(name_of_case(encoding, cols, rounding));
         const Outcome one = outcome<1>(encoding, cols, rounding);

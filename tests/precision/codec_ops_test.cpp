@@ -16,9 +16,9 @@ namespace {
 using test::HostEncoded;
 using test::HostMatrix;
 
-constexpr int64_t kRows = 5;
+constexpr int64_t kOpsRows = 5;
 
-std::vector<WeightEncoding> encodings() {
+std::vector<WeightEncoding> op_encodings() {
   return {{.format = WeightFormat::kF32},
           {.format = WeightFormat::kBF16},
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 32},
@@ -31,7 +31,7 @@ std::vector<WeightEncoding> encodings() {
 }
 
 HostMatrix random_matrix(int64_t cols, uint64_t seed) {
-  HostMatrix m(DType::kF32, {kRows, cols, 3});
+  HostMatrix m(DType::kF32, {kOpsRows, cols, 3});
   test::Draws draws(seed);
   m.fill([&](int64_t, int64_t) { return draws.signed_binades(-10, 3); });
   return m;
@@ -56,12 +56,12 @@ float relative_step(WeightFormat format) {
 // what the memory held before.
 TEST(CodecOps, EncodesFromValuesAlone) {
   for (const int64_t cols : {1, 21, 300, 512})
-    for (const WeightEncoding& encoding : encodings()) {
+    for (const WeightEncoding& encoding : op_encodings()) {
       SCOPED_TRACE(fmt::format("{}, {} columns", name_of(encoding.format), cols));
       const HostMatrix source = random_matrix(cols, 31);
-      HostEncoded weights(encoding, {kRows, cols, 4}), reused(encoding, {kRows, cols, 4});
-      HostMatrix decoded(DType::kF32, {kRows, cols, 2});
-      const test::Ops ops(kRows);
+      HostEncoded weights(encoding, {kOpsRows, cols, 4}), reused(encoding, {kOpsRows, cols, 4});
+      HostMatrix decoded(DType::kF32, {kOpsRows, cols, 2});
+      const test::Ops ops(kOpsRows);
       ops->encode(source, weights.view());
       ops->encode(random_matrix(cols, 32), reused.view());
       ops->encode(source, reused.view());
@@ -70,9 +70,9 @@ TEST(CodecOps, EncodesFromValuesAlone) {
       ops->decode(weights.view(), decoded);
       EXPECT_TRUE(decoded.padding_untouched());
       float most = 0;
-      for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t r = 0; r < kOpsRows; ++r)
         for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::fabs(source.at(r, c)));
-      for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t r = 0; r < kOpsRows; ++r)
         for (int64_t c = 0; c < cols; ++c)
           if (std::fabs(source.at(r, c)) == most) {
             EXPECT_NEAR(decoded.at(r, c) / source.at(r, c), 1, relative_step(encoding.format) / 2);
@@ -81,16 +81,16 @@ TEST(CodecOps, EncodesFromValuesAlone) {
 }
 
 TEST(CodecOps, DecodesToBf16AsRoundedFp32) {
-  for (const WeightEncoding& encoding : encodings()) {
+  for (const WeightEncoding& encoding : op_encodings()) {
     SCOPED_TRACE(name_of(encoding.format));
-    HostEncoded weights(encoding, {kRows, 300, 4});
-    HostMatrix fp32(DType::kF32, {kRows, 300}), halves(DType::kBF16, {kRows, 300, 8});
-    const test::Ops ops(kRows);
+    HostEncoded weights(encoding, {kOpsRows, 300, 4});
+    HostMatrix fp32(DType::kF32, {kOpsRows, 300}), halves(DType::kBF16, {kOpsRows, 300, 8});
+    const test::Ops ops(kOpsRows);
     ops->encode(random_matrix(300, 33), weights.view());
     ops->decode(weights.view(), fp32);
     ops->decode(weights.view(), halves);
     EXPECT_TRUE(halves.padding_untouched());
-    for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t r = 0; r < kOpsRows; ++r)
       for (int64_t c = 0; c < 300; ++c)
         ASSERT_EQ(halves.bits(r, c), bf16_nearest(fp32.at(r, c)).bits) << r << " " << c;
   }
@@ -98,10 +98,10 @@ TEST(CodecOps, DecodesToBf16AsRoundedFp32) {
 
 // Only sticky nvfp4 has anything to rescale.
 TEST(CodecOps, RescalesNothingElse) {
-  for (const WeightEncoding& encoding : encodings()) {
+  for (const WeightEncoding& encoding : op_encodings()) {
     SCOPED_TRACE(name_of(encoding.format));
-    HostEncoded weights(encoding, {kRows, 300, 4});
-    const test::Ops ops(kRows);
+    HostEncoded weights(encoding, {kOpsRows, 300, 4});
+    const test::Ops ops(kOpsRows);
     ops->encode(random_matrix(300, 34), weights.view());
     if (encoding.format == WeightFormat::kNvfp4 &&
         encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky)
@@ -114,28 +114,28 @@ TEST(CodecOps, RescalesNothingElse) {
 
 // The scale that runs out may be in any row: the last one here.
 TEST(CodecOps, RescalesByTheLargestScaleOfAnyRow) {
-  HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, 40, 4});
+  HostEncoded weights({.format = WeightFormat::kNvfp4}, {kOpsRows, 40, 4});
   const EncodedTensor view = weights.view();
   weights.tensor_scale.set(0, 0, 1.0f);
-  const test::Ops ops(kRows);
-  for (int64_t r = 0; r < kRows; ++r)
+  const test::Ops ops(kOpsRows);
+  for (int64_t r = 0; r < kOpsRows; ++r)
     for (int64_t b = 0; b < 3; ++b)
       view.block_scales.as<uint8_t>()[r * view.block_scales.stride + b] = 0x40;
   ops->rescale(view);
   EXPECT_EQ(weights.tensor_scale.at(0, 0), 1.0f);
-  view.block_scales.as<uint8_t>()[(kRows - 1) * view.block_scales.stride + 2] = 0x70;
+  view.block_scales.as<uint8_t>()[(kOpsRows - 1) * view.block_scales.stride + 2] = 0x70;
   ops->rescale(view);
   EXPECT_EQ(weights.tensor_scale.at(0, 0), 4.0f);
   EXPECT_EQ(weights.block_scales.bits(0, 0), 0x30u);
-  EXPECT_EQ(weights.block_scales.bits(kRows - 1, 2), 0x60u);
+  EXPECT_EQ(weights.block_scales.bits(kOpsRows - 1, 2), 0x60u);
   EXPECT_TRUE(weights.padding_untouched());
 }
 
 TEST(CodecOps, RefusesShapesThatDiffer) {
-  HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, 40});
-  HostMatrix wide(DType::kF32, {kRows, 41}), halves(DType::kBF16, {kRows, 40}),
-      right(DType::kF32, {kRows, 40});
-  const test::Ops ops(kRows), small(kRows - 1);
+  HostEncoded weights({.format = WeightFormat::kNvfp4}, {kOpsRows, 40});
+  HostMatrix wide(DType::kF32, {kOpsRows, 41}), halves(DType::kBF16, {kOpsRows, 40}),
+      right(DType::kF32, {kOpsRows, 40});
+  const test::Ops ops(kOpsRows), small(kOpsRows - 1);
   EXPECT_THROW(ops->encode(wide, weights.view()), LogicError);
   EXPECT_THROW(ops->decode(weights.view(), wide), LogicError);
   EXPECT_THROW(ops->encode(halves, weights.view()), LogicError);

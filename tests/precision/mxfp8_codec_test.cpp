@@ -18,7 +18,7 @@ namespace {
 using test::HostEncoded;
 
 constexpr WeightEncoding kMx{.format = WeightFormat::kMxfp8};
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 // Found in exact fractions: the smallest power of two under which 2 does not clip is 2^-7.
@@ -108,7 +108,7 @@ TEST(Mxfp8Codec, NotFinite) {
   const Mxfp8Codec codec(weights.view());
   std::vector<float> x(96, 1.0f);
   x[3] = NAN;
-  x[40] = -kInf;
+  x[40] = -kInfinity;
   x[70] = kLargest;
   test::store_row(codec, x);
   const std::vector<float> stored = test::load_row(codec, 96);

@@ -14,7 +14,7 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kRows = 256, kCols = 256;
+constexpr int64_t kDragRows = 256, kCols = 256;
 
 struct Experiment {
   WeightEncoding encoding;
@@ -36,17 +36,17 @@ double gain(const Experiment& experiment) {
   const Schedule schedule = experiment.walk ? Schedule{400, 0.01} : Schedule{100, 0.001};
   const WeightEncoding& encoding = experiment.encoding;
   const int64_t block = layout_of(encoding).block_scales->block;
-  static const test::HostMatrix source = test::gaussian(kRows, kCols);
-  test::HostEncoded weights(encoding, {kRows, kCols});
-  test::HostMatrix x(DType::kF32, {kRows, kCols});
-  const test::Ops ops(kRows);
+  static const test::HostMatrix source = test::gaussian(kDragRows, kCols);
+  test::HostEncoded weights(encoding, {kDragRows, kCols});
+  test::HostMatrix x(DType::kF32, {kDragRows, kCols});
+  const test::Ops ops(kDragRows);
   ops->encode(source, weights.view());
   ops->decode(weights.view(), x);
   float* const values = x.view().as<float>();
   const test::HostMatrix first = x;
   std::vector<int64_t> largest;
   std::vector<double> course;
-  for (int64_t start = 0; start < kRows * kCols; start += block) {
+  for (int64_t start = 0; start < kDragRows * kCols; start += block) {
     const auto* most =
         std::max_element(values + start, values + start + block,
                          [](float a, float b) { return std::fabs(a) < std::fabs(b); });
@@ -54,7 +54,7 @@ double gain(const Experiment& experiment) {
     course.push_back(*most);
   }
   test::Draws draws(21);
-  const BlockGrid grid{kRows, kCols};
+  const BlockGrid grid{kDragRows, kCols};
   for (int step = 1; step <= schedule.steps; ++step) {
     if (step > 1) ops->decode(weights.view(), x);
     for (size_t b = 0; b < course.size(); ++b) {
@@ -65,7 +65,7 @@ double gain(const Experiment& experiment) {
     const DitherSource source_of_bits{
         .rounding = experiment.rounding, .seed = 1, .step = uint32_t(step)};
     float amax = 0;
-    for (int64_t i = 0; i < kRows * kCols; ++i) amax = std::max(amax, std::fabs(values[i]));
+    for (int64_t i = 0; i < kDragRows * kCols; ++i) amax = std::max(amax, std::fabs(values[i]));
     with_codec(weights.view(), [&]<class Codec>(Codec codec) {
       if constexpr (Codec::kNeedsMaximum)
         if (needs_maximum(encoding)) codec = codec.storing_with(&amax);
@@ -83,7 +83,7 @@ double gain(const Experiment& experiment) {
   // The moving elements count for nothing.
   for (const int64_t i : largest) values[i] = first.view().as<float>()[i] = 0;
   double before = 0, after = 0;
-  for (int64_t i = 0; i < kRows * kCols; ++i) {
+  for (int64_t i = 0; i < kDragRows * kCols; ++i) {
     const double w = first.view().as<float>()[i];
     before += w * w;
     after += w * values[i];

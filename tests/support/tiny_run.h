@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
+#include "config/run_config_json.h"
 #include "core/io/safetensors.h"
 #include "data/token_shard.h"
 #include "data/token_stream.h"

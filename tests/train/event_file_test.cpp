@@ -6,13 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include "support/files.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 
 namespace mpt::test {
 namespace {
-
-FileSystem& fs = posix_file_system();
 
 // The check value of the catalogue of parametrised CRC algorithms, and RFC 3720 B.4.
 TEST(EventFile, Checksums) {
@@ -30,7 +29,7 @@ TEST(EventFile, TheBytesOfTensorBoardsWriter) {
   EXPECT_TRUE(version_event(1.5) + restart_event(1, 1.5) +
                   scalars_event(300, 1234567890.25, scalars) +
                   restart_event(1'000'000'000'000, 2) ==
-              fs.read_file(MPT_SOURCE_DIR "/tests/golden/events.tfevents"));
+              disk.read_file(MPT_SOURCE_DIR "/tests/golden/events.tfevents"));
 }
 
 TEST(EventFile, NumbersOfARecordByTag) {
@@ -65,23 +64,17 @@ TEST(EventFile, ASetWithAVeryLongNameHasNoTags) {
 TEST(EventFile, LaterFilesSortBehind) {
   const TempDirectory directory;
   const std::string ahead = directory / "events.out.tfevents.9000000000.mpretrain";
-  fs.create(ahead);
-  const EventFile second(fs, directory.path()), third(fs, directory.path());
+  disk.create(ahead);
+  const EventFile second(disk, directory.path()), third(disk, directory.path());
   EXPECT_LT(ahead, second.path());
   EXPECT_LT(second.path(), third.path());
 }
 
 std::vector<std::string> event_files(const RunConfig& config) {
   std::vector<std::string> paths;
-  for (const std::string& name : fs.list_directory(run_directory(config)))
+  for (const std::string& name : disk.list_directory(run_directory(config)))
     if (name.starts_with("events.")) paths.push_back(run_directory(config) + "/" + name);
   return paths;
-}
-
-int64_t count(const std::string& text, const std::string& part) {
-  int64_t found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
-  return found;
 }
 
 TEST(EventFile, NoneUnlessAskedFor) {
@@ -102,13 +95,13 @@ TEST(EventFile, AFileForEachStartAndTheSameBits) {
   EXPECT_TRUE(tensors_at(off, kTinySteps) == tensors_at(on, kTinySteps));
   EXPECT_EQ(metrics_of(off), metrics_of(on));
   ASSERT_EQ(event_files(on).size(), 1u);
-  const std::string first = fs.read_file(event_files(on).front());
+  const std::string first = disk.read_file(event_files(on).front());
   EXPECT_EQ(count(first, "train/loss"), kTinySteps);
   EXPECT_EQ(count(first, "validation/loss\x15"), 5);  // steps 5, 10, 15, 20 and 24
   train(on, checkpoint_path(on, 10));
   ASSERT_EQ(event_files(on).size(), 2u);
-  EXPECT_EQ(fs.read_file(event_files(on).front()), first);
-  const std::string second = fs.read_file(event_files(on).back());
+  EXPECT_EQ(disk.read_file(event_files(on).front()), first);
+  const std::string second = disk.read_file(event_files(on).back());
   EXPECT_EQ(count(second, "train/loss"), kTinySteps - 10);
   // Behind the version the restart at step 11: field 2, a number, then a SessionLog.
   EXPECT_EQ(count(second, std::string("\x10\x0b\x3a\x02\x08\x01", 6)), 1);

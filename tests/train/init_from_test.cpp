@@ -7,6 +7,7 @@
 #include "inference/weights_checkpoint.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
+#include "support/files.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 #include "train/initial_weights.h"
@@ -15,8 +16,6 @@ namespace mpt::test {
 namespace {
 
 using nlohmann::json;
-
-FileSystem& fs = posix_file_system();
 
 class InitFrom : public testing::Test {
  protected:
@@ -41,10 +40,10 @@ class InitFrom : public testing::Test {
   }
   // A checkpoint of the source's weights as import makes it of a model whose texts begin with BOS.
   void write_weights_checkpoint_with_bos(const std::string& output) const {
-    const SavedWeights saved = find_saved_weights(fs, source_);
+    const SavedWeights saved = find_saved_weights(disk, source_);
     const auto device = make_cpu_device(1);
-    CheckpointWeights weights(fs, saved.checkpoint, saved.config, *device);
-    write_weights_checkpoint(fs,
+    CheckpointWeights weights(disk, saved.checkpoint, saved.config, *device);
+    write_weights_checkpoint(disk,
                              {.output = output,
                               .config = config_of_weights(
                                   saved.config, {.output = output, .weights = WeightFormat::kF32}),
@@ -63,18 +62,18 @@ class InitFrom : public testing::Test {
     return config(name, std::move(overrides));
   }
   void train_started(const RunConfig& config, int64_t ranks = 1) const {
-    fs.create_directories(run_directory(config));
+    disk.create_directories(run_directory(config));
     on_ranks(config, ranks, [&](RankOfRun& rank) {
       std::unique_ptr<Trainer> trainer;
       rank.ranks.or_abort([&] {
-        trainer = std::make_unique<Trainer>(config, *rank.device, fs, rank.ranks);
-        trainer->initialize_from(*initial_weights(fs, config, rank.ranks));
+        trainer = std::make_unique<Trainer>(config, *rank.device, disk, rank.ranks);
+        trainer->initialize_from(*initial_weights(disk, config, rank.ranks));
         trainer->run();
       });
     });
   }
   void expect_refused(const std::vector<std::string>& overrides, const std::string& says) const {
-    EXPECT_ERROR(static_cast<void>(initial_weights(fs, started("refused", overrides))),
+    EXPECT_ERROR(static_cast<void>(initial_weights(disk, started("refused", overrides))),
                  "train.init_from: " + source_, says);
   }
 
@@ -121,7 +120,7 @@ TEST_F(InitFrom, TheSameOnAnyNumberOfRanks) {
 TEST_F(InitFrom, ARunInAnotherFormatIsASource) {
   const RunConfig first = config("first", {"precision.weights=nvfp4"});
   train(first);
-  convert_checkpoint(fs,
+  convert_checkpoint(disk,
                      {.checkpoint = run_directory(first),
                       .wanted = {.output = directory_ / "wide", .weights = WeightFormat::kF32}});
   const RunConfig direct = config("direct", {"train.init_from=" + run_directory(first), "seed=8"});
@@ -129,11 +128,11 @@ TEST_F(InitFrom, ARunInAnotherFormatIsASource) {
   train_started(direct);
   train_started(by_way);
   EXPECT_TRUE(tensors_at(direct, 3) == tensors_at(by_way, 3));
-  const TrainState state = read_checkpoint_state(fs, checkpoint_path(direct, 1));
+  const TrainState state = read_checkpoint_state(disk, checkpoint_path(direct, 1));
   EXPECT_EQ(state.extra.at("init_from").at("step"), 3);
   EXPECT_EQ(state.extra.at("init_from").at("path"), checkpoint_path(first, 3));
   EXPECT_EQ(state.extra.at("init_from").at("hash"),
-            hash_file(fs, checkpoint_path(first, 3) + "/state.json"));
+            hash_file(disk, checkpoint_path(first, 3) + "/state.json"));
 }
 
 // Besides the order of the data and the initial weights, which are the same here, there is only
@@ -153,11 +152,11 @@ TEST_F(InitFrom, TheSeedIsThatOfStochasticRounding) {
 TEST_F(InitFrom, AResumedRunGoesOnFromItsOwnCheckpoints) {
   const RunConfig whole = started("whole"), part = started("part");
   train_started(whole);
-  fs.remove_tree(source_);
+  disk.remove_tree(source_);
   train(part, checkpoint_path(whole, 1));
   EXPECT_TRUE(tensors_at(part, 3) == tensors_at(whole, 3));
-  EXPECT_EQ(read_checkpoint_state(fs, checkpoint_path(part, 3)).extra.at("init_from"),
-            read_checkpoint_state(fs, checkpoint_path(whole, 3)).extra.at("init_from"));
+  EXPECT_EQ(read_checkpoint_state(disk, checkpoint_path(part, 3)).extra.at("init_from"),
+            read_checkpoint_state(disk, checkpoint_path(whole, 3)).extra.at("init_from"));
   EXPECT_ERROR(train(config("other"), checkpoint_path(whole, 1)),
                "cannot be resumed with train.init_from = not set");
 }
@@ -181,22 +180,22 @@ TEST_F(InitFrom, WhatDoesNotChangeTheFunctionMayDiffer) {
   const RunConfig other =
       started("other", {"model.initializer_range=0.5", "model.pad_multiple=32", "seed=99",
                         "model.num_key_value_heads=4", "model.head_dim=8", "batch.seq_len=8"});
-  EXPECT_EQ(initial_weights(fs, other)->step, 7);
-  EXPECT_EQ(initial_weights(fs, config("none")), std::nullopt);
+  EXPECT_EQ(initial_weights(disk, other)->step, 7);
+  EXPECT_EQ(initial_weights(disk, config("none")), std::nullopt);
 }
 
 // The copy in a run holds the settings that lie beside the file as it is given.
 TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
   const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken";
   const std::string copy = read_tokenizer_file(file).bytes, run = directory_ / "converted";
-  ASSERT_NE(copy, fs.read_file(file));
-  convert_checkpoint(fs,
+  ASSERT_NE(copy, disk.read_file(file));
+  convert_checkpoint(disk,
                      {.checkpoint = source_,
                       .wanted = {.output = run, .weights = WeightFormat::kF32, .overrides = {}}});
-  write_file_atomically(fs, run + "/tokenizer.tiktoken", bytes_of(copy));
+  write_file_atomically(disk, run + "/tokenizer.tiktoken", bytes_of(copy));
   const auto begin = [&](const std::string& tokenizer) {
     return initial_weights(
-        fs, config("begun", {"train.init_from=" + run, "data.tokenizer=" + tokenizer}));
+        disk, config("begun", {"train.init_from=" + run, "data.tokenizer=" + tokenizer}));
   };
   EXPECT_NO_THROW(begin(file));
   EXPECT_ERROR(begin(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json"), "another one");
@@ -206,14 +205,14 @@ TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
 TEST_F(InitFrom, TheManifestNamesTheTokenizerOfTheData) {
   const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json", run = directory_ / "a";
   convert_checkpoint(
-      fs, {.checkpoint = source_, .wanted = {.output = run, .weights = WeightFormat::kF32}});
-  write_file_atomically(fs, run + "/tokenizer.json", bytes_of(fs.read_file(file)));
+      disk, {.checkpoint = source_, .wanted = {.output = run, .weights = WeightFormat::kF32}});
+  write_file_atomically(disk, run + "/tokenizer.json", bytes_of(disk.read_file(file)));
   const auto begin_with = [&](const std::string& hash) {
     Manifest manifest{.tokenizer = {.file = "gone.json", .hash = hash, .vocab_size = 61},
                       .splits = {},
                       .options = json::object()};
     manifest.save(directory_ / kManifestName);
-    return initial_weights(fs, config("begun", {"train.init_from=" + run}));
+    return initial_weights(disk, config("begun", {"train.init_from=" + run}));
   };
   EXPECT_NO_THROW(begin_with(Tokenizer::load(file).hash()));
   const std::string other(32, '0');
@@ -231,7 +230,7 @@ TEST_F(InitFrom, TextsThatBeganWithBosAreMissed) {
                .options = {{"prepend_bos", *bos}}}
           .save(directory_ / kManifestName);
     const CapturedLog log;
-    (void)initial_weights(fs, config("begun", {"train.init_from=" + run}));
+    (void)initial_weights(disk, config("begun", {"train.init_from=" + run}));
     return log.has("begin with BOS, those of this run's data do not");
   };
   EXPECT_FALSE(warned(std::nullopt));  // nobody knows
@@ -245,7 +244,7 @@ TEST_F(InitFrom, ExactWeightsBesideTheStoredOnesAreLeftOut) {
   train(kept);
   const CapturedLog log(spdlog::level::info);
   const WeightChanges changes =
-      convert_checkpoint(fs,
+      convert_checkpoint(disk,
                          {.checkpoint = run_directory(kept),
                           .wanted = {.output = directory_ / "wide", .weights = WeightFormat::kF32}})
           .changes;
@@ -254,16 +253,16 @@ TEST_F(InitFrom, ExactWeightsBesideTheStoredOnesAreLeftOut) {
 }
 
 TEST_F(InitFrom, WhatIsNoCheckpointIsRefused) {
-  EXPECT_ERROR(static_cast<void>(initial_weights(fs, config("a", {"train.init_from=/nowhere"}))),
+  EXPECT_ERROR(static_cast<void>(initial_weights(disk, config("a", {"train.init_from=/nowhere"}))),
                "/nowhere: no such checkpoint or run directory");
   EXPECT_ERROR((void)config("b", {"train.init_from="}), "train.init_from: must not be empty");
 }
 
 TEST_F(InitFrom, WeightsAloneCannotBeResumed) {
-  convert_checkpoint(fs,
+  convert_checkpoint(disk,
                      {.checkpoint = source_,
                       .wanted = {.output = directory_ / "alone", .weights = WeightFormat::kBF16}});
-  EXPECT_ERROR(train(config("run"), find_checkpoint(fs, directory_ / "alone")),
+  EXPECT_ERROR(train(config("run"), find_checkpoint(disk, directory_ / "alone")),
                "holds weights alone", "train.init_from");
 }
 

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_config_json.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 
@@ -14,7 +15,7 @@ namespace mpt::test {
 namespace {
 
 using Overrides = std::vector<std::string>;
-constexpr int64_t kSteps = 4;
+constexpr int64_t kComparedSteps = 4;
 
 struct Change {
   std::string key, value;
@@ -28,7 +29,7 @@ const Overrides kAdamW{"optimizer.rule=adamw", kMultiplicative + "=null"},
     kMuon{"optimizer.rule=muon", kMultiplicative + "=null"},
     kMadam{"optimizer.rule=madam", "optimizer.lr_additive=null"},
     kApollo{"optimizer.apollo_e=channel", "optimizer.apollo_e_gap=2"},
-    kBoundWeights{"optimizer.clip_weight=0.5"}, kFp8{"precision.compute=fp8"},
+    kBoundWeights{"optimizer.clip_weight=0.5"}, kFp8Compute{"precision.compute=fp8"},
     kShortHistory{"precision.compute=fp8", "precision.fp8_history=1"},
     kCurrent{"precision.compute=fp8", "precision.fp8_recipe=current"},
     kBlockFp8{"precision.weights=block_fp8"}, kNvfp4{"precision.weights=nvfp4"},
@@ -71,14 +72,14 @@ const std::vector<Change> kChanges{
     {"precision.fp8_block_size", "16", kBlockFp8},
     {"precision.fp8_scale_mode", "fp16", kBlockFp8},
     {"precision.nvfp4_scale_mode", "live", kNvfp4},
-    {"precision.fp8_recipe", "current", kFp8},
+    {"precision.fp8_recipe", "current", kFp8Compute},
     {"precision.fp8_weight_recast", "microbatch", kShortHistory},
-    {"precision.fp8_cast_source", "fp32", kFp8},
+    {"precision.fp8_cast_source", "fp32", kFp8Compute},
     {"precision.fp8_weight_source", "bf16", {"precision.compute=fp8", "precision.weights=fp32"}},
     {"precision.fp8_lm_head", "true", {"precision.compute=fp8", "model.vocab_size=64"}},
-    {"precision.fp8_history", "1", kFp8},
-    {"precision.fp8_amax_algo", "most_recent", kFp8},
-    {"precision.fp8_margin", "2", kFp8},
+    {"precision.fp8_history", "1", kFp8Compute},
+    {"precision.fp8_amax_algo", "most_recent", kFp8Compute},
+    {"precision.fp8_margin", "2", kFp8Compute},
     {"precision.fp8_amax_update", "step", kShortHistory},
     {"precision.fp8_eval_amax", "fold", kShortHistory},
     {"optimizer.rule", "adamw", {kMultiplicative + "=null", "optimizer.rule=lion"}},
@@ -131,7 +132,7 @@ const std::vector<Change> kChanges{
 
 // What decides about memory, speed or what is told; no bit of a weight or state.
 const std::vector<Change> kSameBits{
-    {"model.pad_multiple", "32", kFp8},
+    {"model.pad_multiple", "32", kFp8Compute},
     {"data.prefetch_steps", "1"},
     {"batch.micro_batch_rows", "2"},
     {"train.activation_recompute", "block"},
@@ -169,13 +170,13 @@ class KeyEffects : public testing::TestWithParam<Change> {
 
   // The weights and states after the last step.
   std::string end_of(const std::string& name, const Overrides& overrides) {
-    Overrides all{fmt::format("train.steps={}", kSteps),
-                  fmt::format("checkpoint.every_steps={}", kSteps), "eval.every_steps=2",
+    Overrides all{fmt::format("train.steps={}", kComparedSteps),
+                  fmt::format("checkpoint.every_steps={}", kComparedSteps), "eval.every_steps=2",
                   "device.threads=1"};
     all.insert(all.end(), overrides.begin(), overrides.end());
     const RunConfig config = tiny_config(directory_.path(), name, all);
     train(config);
-    return tensors_at(config, kSteps);
+    return tensors_at(config, kComparedSteps);
   }
   [[nodiscard]] bool changes_the_run(const Change& change) {
     Overrides with = change.beside;

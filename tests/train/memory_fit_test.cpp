@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"

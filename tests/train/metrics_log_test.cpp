@@ -11,10 +11,13 @@
 
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 
 namespace mpt {
 namespace {
+
+using test::disk;
 
 using nlohmann::json;
 using nlohmann::ordered_json;
@@ -23,45 +26,44 @@ using test::FaultFileSystem;
 using test::TempDirectory;
 using test::UnsyncedRenames;
 
-FileSystem& fs = posix_file_system();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 void write_text(const std::string& path, std::string_view text) {
-  const auto file = fs.create(path);
+  const auto file = disk.create(path);
   file->append(bytes_of(text));
   file->close();
 }
 
 std::string line_of(const ordered_json& record) {
   const TempDirectory directory{test::memory_directory()};
-  MetricsLog(fs, directory / "m").append(record);
-  return fs.read_file(directory / "m");
+  MetricsLog(disk, directory / "m").append(record);
+  return disk.read_file(directory / "m");
 }
 
 TEST(MetricsLog, OneLineARecordInTheOrderOfItsKeys) {
   const TempDirectory directory{test::memory_directory()};
-  MetricsLog log(fs, directory / "m");
+  MetricsLog log(disk, directory / "m");
   log.append({{"step", 1}, {"loss", 2.5}, {"a", true}});
-  EXPECT_EQ(fs.read_file(directory / "m"),
+  EXPECT_EQ(disk.read_file(directory / "m"),
             "{\"step\":1,\"loss\":2.5,\"a\":true}\n");  // already there
   log.append({{"step", 2}});
   log.append(json::object());
-  EXPECT_EQ(fs.read_file(directory / "m"),
+  EXPECT_EQ(disk.read_file(directory / "m"),
             "{\"step\":1,\"loss\":2.5,\"a\":true}\n{\"step\":2}\n{}\n");
 }
 
 TEST(MetricsLog, NumbersThatAreNotFinite) {
   EXPECT_EQ(line_of({{"loss", kNan}, {"step", 1}}),
             "{\"loss\":null,\"loss_nonfinite\":\"nan\",\"step\":1}\n");
-  EXPECT_EQ(line_of({{"a", kInf}, {"b", -kInf}}),
+  EXPECT_EQ(line_of({{"a", kInfinity}, {"b", -kInfinity}}),
             "{\"a\":null,\"a_nonfinite\":\"inf\",\"b\":null,\"b_nonfinite\":\"-inf\"}\n");
-  EXPECT_EQ(line_of({{"a", ordered_json::array({1, kNan, -kInf})}}),
+  EXPECT_EQ(line_of({{"a", ordered_json::array({1, kNan, -kInfinity})}}),
             "{\"a\":[1,null,null],\"a_nonfinite\":[null,\"nan\",\"-inf\"]}\n");
   EXPECT_EQ(line_of({{"a", ordered_json::array({1, 2.5})}}), "{\"a\":[1,2.5]}\n");
   ordered_json nested;
   nested["t"]["x"] = kNan;
-  nested["list"] = ordered_json::array({ordered_json::object({{"y", kInf}})});
+  nested["list"] = ordered_json::array({ordered_json::object({{"y", kInfinity}})});
   EXPECT_EQ(line_of(nested),
             "{\"t\":{\"x\":null,\"x_nonfinite\":\"nan\"},\"list\":[{\"y\":null,\"y_nonfinite\":"
             "\"inf\"}]}\n");
@@ -93,10 +95,10 @@ TEST(MetricsLog, DoublesRoundTrip) {
 
 TEST(MetricsLog, OnlyObjectsAreRecords) {
   const TempDirectory directory{test::memory_directory()};
-  MetricsLog log(fs, directory / "m");
+  MetricsLog log(disk, directory / "m");
   EXPECT_THROW(log.append(ordered_json::array({1, 2})), LogicError);
   EXPECT_THROW(log.append(nullptr), LogicError);
-  EXPECT_EQ(fs.file_size(directory / "m"), 0);
+  EXPECT_EQ(disk.file_size(directory / "m"), 0);
 }
 
 TEST(MetricsLog, TornLastLineIsCutOffWhereverItIsTorn) {
@@ -106,9 +108,9 @@ TEST(MetricsLog, TornLastLineIsCutOffWhereverItIsTorn) {
   for (size_t length = 0; length <= whole.size(); ++length) {
     write_text(path, whole.substr(0, length));
     const size_t kept = length < 11 ? 0 : length < 22 ? 11 : 22;
-    MetricsLog log(fs, path);
+    MetricsLog log(disk, path);
     log.append({{"step", 3}});
-    EXPECT_EQ(fs.read_file(path), whole.substr(0, kept) + "{\"step\":3}\n") << length;
+    EXPECT_EQ(disk.read_file(path), whole.substr(0, kept) + "{\"step\":3}\n") << length;
   }
 }
 
@@ -118,61 +120,61 @@ TEST(MetricsLog, TornLineLongerThanOnePieceOfTheSearch) {
   for (const size_t tail : {65535, 65536, 65537, 200000}) {
     write_text(path,
                "{\"step\":1}\n" + std::string(tail, '\0'));  // zeros: what a power cut may leave
-    const MetricsLog log(fs, path);
-    EXPECT_EQ(fs.read_file(path), "{\"step\":1}\n") << tail;
+    const MetricsLog log(disk, path);
+    EXPECT_EQ(disk.read_file(path), "{\"step\":1}\n") << tail;
   }
   write_text(path, std::string(150000, 'x'));
-  const MetricsLog log(fs, path);
-  EXPECT_EQ(fs.file_size(path), 0);
+  const MetricsLog log(disk, path);
+  EXPECT_EQ(disk.file_size(path), 0);
 }
 
 TEST(MetricsLog, FullDiskLeavesNoHalfLine) {
   const TempDirectory directory{test::memory_directory()};
-  FaultFileSystem faulty(fs);
+  FaultFileSystem faulty(disk);
   MetricsLog log(faulty, directory / "m");
   log.append({{"step", 1}});
   faulty.fail_at(1, Fault::kShortWrite);
   EXPECT_ERROR(log.append({{"step", 2}}), "operation 1");
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1}\n");
+  EXPECT_EQ(disk.read_file(directory / "m"), "{\"step\":1}\n");
   log.append({{"step", 3}});
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1}\n{\"step\":3}\n");
+  EXPECT_EQ(disk.read_file(directory / "m"), "{\"step\":1}\n{\"step\":3}\n");
 }
 
 TEST(MetricsLog, HalfLineThatCouldNotBeCutIsCutBeforeTheNext) {
   const TempDirectory directory{test::memory_directory()};
-  FaultFileSystem faulty(fs);
+  FaultFileSystem faulty(disk);
   MetricsLog log(faulty, directory / "m");
   log.append({{"step", 1}});
   faulty.fail_at(1, Fault::kStopShort);
   EXPECT_ERROR(log.append({{"step", 2}}), "operation 1");
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1}\n{\"ste");
+  EXPECT_EQ(disk.read_file(directory / "m"), "{\"step\":1}\n{\"ste");
   faulty.work();
   faulty.fail_at(0, Fault::kNone);
   log.append({{"step", 3}});
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1}\n{\"step\":3}\n");
+  EXPECT_EQ(disk.read_file(directory / "m"), "{\"step\":1}\n{\"step\":3}\n");
 }
 
 TEST(MetricsLog, SyncedLinesSurviveAPowerCut) {
   const TempDirectory directory{test::memory_directory()};
-  FaultFileSystem faulty(fs);
+  FaultFileSystem faulty(disk);
   MetricsLog log(faulty, directory / "m");
   log.append({{"step", 1}});
   log.sync();
   log.append({{"step", 2}});
   faulty.drop_unsynced(UnsyncedRenames::kUndone);
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1}\n");
+  EXPECT_EQ(disk.read_file(directory / "m"), "{\"step\":1}\n");
 }
 
 TEST(MetricsLog, PathsItCannotUse) {
   const TempDirectory directory{test::memory_directory()};
-  EXPECT_ERROR(MetricsLog(fs, directory.path()), directory.path(), "is a directory");
-  EXPECT_ERROR(MetricsLog(fs, directory / "none/m"), directory / "none/m", "No such file");
+  EXPECT_ERROR(MetricsLog(disk, directory.path()), directory.path(), "is a directory");
+  EXPECT_ERROR(MetricsLog(disk, directory / "none/m"), directory / "none/m", "No such file");
 }
 
 TEST(ReadMetrics, LastRecordOfAStepCounts) {
   const TempDirectory directory{test::memory_directory()};
   write_text(directory / "m", "{\"step\":1,\"loss\":1}\n{\"step\":2}\n{\"step\":1,\"loss\":5}\n");
-  const auto records = read_metrics(fs, directory / "m");
+  const auto records = read_metrics(disk, directory / "m");
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records.at(1).at("loss"), 5);
 }
@@ -182,14 +184,14 @@ TEST(ReadMetrics, LastRecordOfAStepCounts) {
 TEST(ReadMetrics, ResumeReplacesLaterSteps) {
   const TempDirectory directory{test::memory_directory()};
   {
-    MetricsLog log(fs, directory / "m");
+    MetricsLog log(disk, directory / "m");
     for (int step = 1; step <= 5; ++step) log.append({{"step", step}, {"run", 1}});
   }
-  MetricsLog log(fs, directory / "m");
+  MetricsLog log(disk, directory / "m");
   log.mark_resume(3);
   log.append({{"event", "note"}, {"text", "no step"}});
   log.append({{"step", 4}, {"run", 2}});
-  const auto records = read_metrics(fs, directory / "m");
+  const auto records = read_metrics(disk, directory / "m");
   ASSERT_EQ(records.size(), 4u);
   EXPECT_EQ(records.at(3).at("run"), 1);
   EXPECT_EQ(records.at(4).at("run"), 2);
@@ -199,19 +201,19 @@ TEST(ReadMetrics, IgnoresATornTailAndRefusesDamage) {
   const TempDirectory directory{test::memory_directory()};
   const std::string path = directory / "m";
   write_text(path, "{\"step\":1}\n{\"step\":2");
-  EXPECT_EQ(read_metrics(fs, path).size(), 1u);
+  EXPECT_EQ(read_metrics(disk, path).size(), 1u);
   write_text(path, "");
-  EXPECT_TRUE(read_metrics(fs, path).empty());
+  EXPECT_TRUE(read_metrics(disk, path).empty());
   write_text(path, "{\"step\":1}\n{\"step\":\n");
-  EXPECT_ERROR(read_metrics(fs, path), path, "line 2", "not valid JSON");
+  EXPECT_ERROR(read_metrics(disk, path), path, "line 2", "not valid JSON");
   write_text(path, "[1]\n");
-  EXPECT_ERROR(read_metrics(fs, path), path, "line 1", "not a JSON object");
+  EXPECT_ERROR(read_metrics(disk, path), path, "line 1", "not a JSON object");
   for (const char* line :
        {"{}", "{\"step\":1.5}", "{\"step\":-1}", "{\"step\":\"1\"}", "{\"event\":\"resume\"}"}) {
     write_text(path, std::string(line) + "\n");
-    EXPECT_ERROR(read_metrics(fs, path), path, "line 1", "\"step\" is missing");
+    EXPECT_ERROR(read_metrics(disk, path), path, "line 1", "\"step\" is missing");
   }
-  EXPECT_ERROR(read_metrics(fs, directory / "none"), directory / "none", "No such file");
+  EXPECT_ERROR(read_metrics(disk, directory / "none"), directory / "none", "No such file");
 }
 
 TEST(ReadMetrics, LinesAcrossPiecesOfTheFile) {
@@ -221,7 +223,7 @@ TEST(ReadMetrics, LinesAcrossPiecesOfTheFile) {
     text += fmt::format("{{\"step\":{},\"pad\":\"{}\"}}\n", step, std::string(700000, 'p'));
   }
   write_text(directory / "m", text);
-  EXPECT_EQ(read_metrics(fs, directory / "m").size(), 3u);
+  EXPECT_EQ(read_metrics(disk, directory / "m").size(), 3u);
 }
 
 }  // namespace

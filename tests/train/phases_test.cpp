@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_files.h"
+#include "config/run_config_json.h"
 #include "model/model_bench.h"
+#include "optim/rule_list.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
@@ -203,7 +205,7 @@ TEST_F(PhasesRun, AnotherRuleBeginsAnew) {
   EXPECT_EQ(state_of(checkpoint_path(run, kTinySteps)).extra.at("earlier_updates"), kBoundary);
   EXPECT_EQ(state_of(checkpoint_path(run, kTinySteps)).config.at("optimizer").at("rule"), "adamw");
   // Moments of a single gradient.
-  const auto adam = std::get<AdamW::Config>(end_of(run).optimizer.rule);
+  const auto adam = keys_of<AdamW::Config>(end_of(run).optimizer.rule);
   const double ratio = (1 - adam.beta1) * (1 - adam.beta1) / (1 - adam.beta2);
   const std::string name = "model.norm.weight";
   const std::vector<float> m = saved_values(run, kBoundary + 1, "m/" + name),

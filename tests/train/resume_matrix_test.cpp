@@ -60,7 +60,7 @@ const Axis kStates{{"state_bf16", {}},
                    {"state_stochastic", {"precision.state_rounding=stochastic"}},
                    {"state_per_op", {"precision.state_update=per_op"}},
                    {"state_fp32", {"precision.optimizer_state=fp32", "precision.gradient=fp32"}}};
-const Axis kFp8{{"fp8", {"precision.compute=fp8", "precision.fp8_history=3"}}};
+const Axis kFp8Axis{{"fp8", {"precision.compute=fp8", "precision.fp8_history=3"}}};
 const Axis kCompute{
     {"compute_fp32", {"precision.compute=fp32"}},
     {"compute_bf16", {}},
@@ -105,7 +105,7 @@ Axis storage_combinations() {
   return all;
 }
 
-constexpr int64_t kSteps = 4, kResumedAt = 2;
+constexpr int64_t kMatrixSteps = 4, kResumedAt = 2;
 
 void expect_exact_resume(const Choice& choice) {
   SCOPED_TRACE(choice.name);
@@ -118,7 +118,7 @@ void expect_exact_resume(const Choice& choice) {
   train(whole);
   const RunConfig part = tiny_config(directory.path(), "part", overrides);
   train(part, checkpoint_path(whole, kResumedAt));
-  EXPECT_TRUE(tensors_at(part, kSteps) == tensors_at(whole, kSteps));
+  EXPECT_TRUE(tensors_at(part, kMatrixSteps) == tensors_at(whole, kMatrixSteps));
   EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));
 }
 
@@ -142,7 +142,7 @@ void expect_every_tensor_changes(const Choice& choice) {
     return SafetensorsReader(posix_file_system(),
                              checkpoint_path(config, step) + "/rank_00000_of_00001.safetensors");
   };
-  const SafetensorsReader before = file(kResumedAt), after = file(kSteps);
+  const SafetensorsReader before = file(kResumedAt), after = file(kMatrixSteps);
   ASSERT_EQ(before.tensors().size(), after.tensors().size());
   for (const auto& info : before.tensors())
     if (!may_stand_still(info.name)) {
@@ -176,7 +176,7 @@ TEST_P(ResumeCompute, EveryFormat) { expect_exact_resume(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Weights, ResumeCompute, testing::ValuesIn(product(kWeights, kCompute)),
                          [](const auto& instance) { return instance.param.name; });
 INSTANTIATE_TEST_SUITE_P(Rules, ResumeCompute,
-                         testing::ValuesIn(product(product(kRules, kRoundings), kFp8)),
+                         testing::ValuesIn(product(product(kRules, kRoundings), kFp8Axis)),
                          [](const auto& instance) { return instance.param.name; });
 
 TEST(ResumeProducts, ByAvx512Bf16) {

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint_command.h"
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_store.h"
+#include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"

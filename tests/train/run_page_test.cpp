@@ -7,26 +7,15 @@
 
 #include "core/check.h"
 #include "support/expect_error.h"
+#include "support/files.h"
 #include "support/temp_directory.h"
 #include "train/watch/chart.h"
 
 namespace mpt::test {
 namespace {
 
-FileSystem& fs = posix_file_system();
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-int64_t count(const std::string& text, const std::string& part) {
-  int64_t found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
-  return found;
-}
-
 void write(const std::string& path, const std::string& text) {
-  fs.create(path)->append(bytes_of(text));
+  disk.create(path)->append(bytes_of(text));
 }
 
 RecordedCurve curve(int64_t steps, double (*value)(int64_t)) {
@@ -57,7 +46,7 @@ TEST(RunRecords, WhatCountsOfARunThatWentBack) {
       "{\"event\": \"resume\", \"step\": 2, \"reason\": \"rollback from step 3\"}\n"
       "{\"event\": \"resume\", \"step\": 2, \"reason\": \"phase 2 begins\"}\n"
       "[1]\n{\"step\": \"x\"}\n{\"step\": 3, \"loss\": 2, \"validation\": 7}\n{\"step\": 4, \"lo");
-  const RunRecords run = read_run(fs, directory.path());
+  const RunRecords run = read_run(disk, directory.path());
   EXPECT_EQ(run.steps, 3);
   EXPECT_EQ(run.last_step, 3);
   EXPECT_EQ(run.torn_lines, 2);
@@ -81,7 +70,7 @@ TEST(RunRecords, SamplesOfStepsThatWereGoneBackOver) {
 {"event": "resume", "step": 2}
 {"step": 6, "samples": [{"prompt": "a", "text": "comes"}]}
 )");
-  const RunRecords run = read_run(fs, directory.path());
+  const RunRecords run = read_run(disk, directory.path());
   ASSERT_EQ(run.samples.size(), 2u);
   EXPECT_TRUE(run.samples.contains(2) && run.samples.contains(6));
 }
@@ -97,7 +86,7 @@ TEST(RunRecords, Samples) {
 {"step": 3, "samples": 7}
 {"step": 6, "samples": [{"prompt": "a", "text": "beyond"}]}
 {"step": 4, "sam)");
-  const RunRecords run = read_run(fs, directory.path());
+  const RunRecords run = read_run(disk, directory.path());
   ASSERT_EQ(run.samples.size(), 1u);
   ASSERT_EQ(run.samples.at(2).size(), 2u);
   EXPECT_EQ(run.samples.at(2)[0].text, "<i>new");
@@ -125,7 +114,7 @@ TEST(RunRecords, LinesThatNoRunWritesEndTheReadingOfNone) {
   write(directory / "metrics.jsonl", "{\"step\": 1, \"event\": \"resume\", \"reason\": " + deep +
                                          "}\n" + keys + "}\n{\"step\": 3, \"loss\": 2}\n");
   write(directory / "samples.jsonl", "{\"step\": 1, \"event\": " + deep + "}\n");
-  const RunRecords run = read_run(fs, directory.path());
+  const RunRecords run = read_run(disk, directory.path());
   EXPECT_EQ(run.torn_lines, 1);
   EXPECT_EQ(run.steps, 2);
   EXPECT_EQ(run.curves.at("train/299999").size(), 1u);
@@ -143,14 +132,14 @@ TEST(RunRecords, LinesInAnyOrderTakeTimeInProportionToTheirNumber) {
         fmt::format("{{\"step\":{0},\"k{0}\":1}}\n{{\"step\":{0},\"event\":\"resume\"}}\n", i + 1);
   }
   write(directory / "metrics.jsonl", descending + "{\"step\":2,\"loss\":3}\n");
-  const RunRecords run = read_run(fs, directory.path());
+  const RunRecords run = read_run(disk, directory.path());
   EXPECT_EQ(run.steps, kLines);
   EXPECT_EQ(run.curves.at("train/loss")[0].value, 1);
   EXPECT_EQ(run.curves.at("train/loss")[1].value, 3);
   EXPECT_EQ(run.curves.at("train/loss").back().step, kLines);
   const TempDirectory other;
   write(other / "metrics.jsonl", returns);
-  EXPECT_EQ(read_run(fs, other.path()).curves.size(), size_t(kLines));
+  EXPECT_EQ(read_run(disk, other.path()).curves.size(), size_t(kLines));
 }
 
 // A page spells the path of every value of a config.
@@ -159,7 +148,7 @@ TEST(RunRecords, ConfigsOfAbsurdSizeAreRefused) {
   write(directory / "metrics.jsonl", "{\"step\":1}\n");
   const auto refused = [&](const std::string& config, const std::string& says) {
     write(directory / "config.json", config);
-    EXPECT_ERROR(read_run(fs, directory.path()), "config.json", says);
+    EXPECT_ERROR(read_run(disk, directory.path()), "config.json", says);
   };
   std::string list = "{\"a\":[1";
   for (int i = 0; i < 10'000; ++i) list += ",1";
@@ -171,7 +160,7 @@ TEST(RunRecords, NoRun) {
   const TempDirectory directory;
   const auto message = [&](const std::string& path) {
     try {
-      read_run(fs, path);
+      read_run(disk, path);
     } catch (const Error& problem) {
       return std::string(problem.what());
     }

@@ -22,8 +22,8 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
   return a;
 }
 
-const std::vector<std::string> kFp8{"precision.weights=bf16", "precision.compute=fp8",
-                                    "precision.fp8_eval_amax=fold"};
+const std::vector<std::string> kFp8Sets{"precision.weights=bf16", "precision.compute=fp8",
+                                        "precision.fp8_eval_amax=fold"};
 
 class RunSamplesTest : public testing::Test {
  protected:
@@ -67,7 +67,7 @@ TEST_F(RunSamplesTest, AreWrittenWhenDue) {
 
 // In FP8 an evaluation would change the scales.
 TEST_F(RunSamplesTest, LeaveTheRunAsItIs) {
-  for (const auto& more : {std::vector<std::string>{}, kFp8, kDocumentOverrides}) {
+  for (const auto& more : {std::vector<std::string>{}, kFp8Sets, kDocumentOverrides}) {
     const RunConfig with = config("with", joined(more, {"eval.samples_every=1"})),
                     without = config("without", more);
     train(with);
@@ -102,7 +102,7 @@ TEST_F(RunSamplesTest, AreReplacedByAResumeWithoutSamples) {
 
 // Of weights that do not move.
 TEST_F(RunSamplesTest, AreTheSameOnAnyNumberOfRanks) {
-  for (const auto& more : {std::vector<std::string>{}, kFp8}) {
+  for (const auto& more : {std::vector<std::string>{}, kFp8Sets}) {
     std::map<int64_t, json> of_one;
     for (const int64_t ranks : {1, 2, 3}) {
       const std::string name = fmt::format("ranks{}_{}", ranks, more.size());

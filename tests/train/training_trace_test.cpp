@@ -39,7 +39,7 @@ OptimizerConfig optimizer_config(const std::string& rule, const nlohmann::json& 
   keys["rule"] = rule;
   OptimizerConfig config;
   Problems problems;
-  FieldReader::read(JsonDocument::of_value(std::move(keys), "trace"), config, problems);
+  read_fields(JsonDocument::of_value(std::move(keys), "trace"), Fields::of(config), problems);
   throw_problems(problems);
   return config;
 }
