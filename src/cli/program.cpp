@@ -1,12 +1,14 @@
 #include "cli/program.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <new>
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include "cli/version.h"
 #include "config/usual_spellings.h"
 #include "core/check.h"
+#include "core/io/standard_error.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -27,7 +30,7 @@ constexpr int kBug = 3;
 constexpr const char* kLogLevel = "--log-level";
 
 int report(int status, const std::string& message) {
-  fmt::print(stderr, "mpretrain: error: {}\n", shown_message(message));
+  write_to_standard_error(fmt::format("mpretrain: error: {}\n", shown_message(message)));
   return status;
 }
 
@@ -181,6 +184,14 @@ int run_command_line(std::vector<std::string> arguments) {
   } catch (const std::exception& failure) {  // of a library
     return report(kFailure, library_message(failure.what()));
   }
+}
+
+void hold_standard_descriptors() {
+  // The wrong way round for input and output.
+  constexpr std::array kModes{O_WRONLY, O_RDONLY, O_WRONLY};
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
+    if (fcntl(number, F_GETFD) < 0 && open("/dev/null", kModes[size_t(number)]) < 0)
+      (void)open("/", O_RDONLY);
 }
 
 void let_waiting_threads_sleep(char** argv) {

@@ -16,6 +16,11 @@ namespace mpt {
 // `arguments` excludes the program's name. Returns the exit status; never throws.
 MPT_EXPORTED int run_command_line(std::vector<std::string> arguments);
 
+// Puts something at the standard descriptors that a daemon or a shell has closed (`>&-`), so that
+// no file of the program takes their numbers. Reading such an input or writing such an output is an
+// error; what is written to such a standard error is lost. Call it before anything is opened.
+MPT_EXPORTED void hold_standard_descriptors();
+
 // How the threads of a parallel loop wait for each other.
 //
 // By default OpenMP threads spin. On a machine with other work, a spinning thread takes the CPU

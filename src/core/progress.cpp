@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/io/standard_error.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -138,20 +139,18 @@ void Progress::draw(int64_t done, const std::string& note) {
     line = first_columns(line, columns);
   }
   if (!on_terminal()) {
-    fmt::print(stderr, "{}\n", line);
+    write_to_standard_error(line + "\n");
   } else {
     const std::lock_guard lock(drawn_mutex);
-    fmt::print(stderr, "\r\033[K{}", line);
+    write_to_standard_error("\r\033[K" + line);
     bar_is_drawn = bar_drawn_ = true;
   }
-  std::fflush(stderr);
 }
 
 void Progress::clear_drawn() {
   const std::lock_guard lock(drawn_mutex);
   if (!bar_is_drawn) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  write_to_standard_error("\r\033[K");
   bar_is_drawn = false;
 }
 
@@ -164,8 +163,7 @@ void Progress::finish(const std::string& note) {
   if (!note.empty() || bar_drawn_) draw(last_done_, note);
   if (!bar_drawn_) return;
   const std::lock_guard drawn(drawn_mutex);
-  fmt::print(stderr, "\n");
-  std::fflush(stderr);
+  write_to_standard_error("\n");
   bar_is_drawn = false;
 }
 

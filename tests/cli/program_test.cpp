@@ -7,12 +7,14 @@
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "core/random.h"
 #include "data/manifest.h"
 #include "support/files.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
+#include "support/tiny_run.h"
 
 namespace mpt::test {
 namespace {
@@ -282,6 +284,48 @@ TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
     EXPECT_EQ(result.exit_code, 1) << verb;
     EXPECT_TRUE(has(result.err, "standard output")) << result.err;
   }
+}
+
+// Closed as daemons and `>&-` leave them: no file of the program may take their numbers.
+TEST(Program, StandardDescriptorsMayBeClosed) {
+  EXPECT_EQ(run_in_shell(R"("$P" nonsense 2>&-; echo $?)").out, "2\n");
+  EXPECT_EQ(run_in_shell(R"("$P" schema 2>&- | head -c 1)").out, "{");
+  const ProgramResult result = run_in_shell(R"("$P" schema >&-)");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(has(result.err, "standard output")) << result.err;
+  const TempDirectory directory;
+  const ProgramResult input =
+      run_in_shell("\"$P\" tokenizer --input - --as text --vocab-size 300 --output " +
+                   directory / "t.model" + " <&-");
+  EXPECT_EQ(input.exit_code, 1);
+  EXPECT_TRUE(has(input.err, "standard input")) << input.err;
+}
+
+TEST(Program, ARunWithoutStandardDescriptorsKeepsItsRecords) {
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  std::ofstream(directory / "config.json") << tiny_config_text(directory.path(), "run");
+  const std::string train = "\"$P\" --config " + directory / "config.json" + " --set name=";
+  ASSERT_EQ(run_in_shell(train + "closed <&- >&- 2>&-").exit_code, 0);
+  ASSERT_EQ(run_in_shell(train + "open").exit_code, 0);
+  const auto steps = [&](const std::string& name) {
+    std::ifstream metrics(directory / ("runs/" + name + "/metrics.jsonl"));
+    int64_t lines = 0;
+    for (std::string line; std::getline(metrics, line); ++lines)
+      EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+    return lines;
+  };
+  EXPECT_EQ(steps("closed"), steps("open"));
+}
+
+// A log on a full disk ends no run, nor what it has to say its exit status.
+TEST(Program, StandardErrorThatCannotBeWrittenEndsNothing) {
+  EXPECT_EQ(run_in_shell(R"("$P" nonsense 2>/dev/full; echo $?)").out, "2\n");
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  std::ofstream(directory / "config.json") << tiny_config_text(directory.path(), "run");
+  EXPECT_EQ(run_in_shell("\"$P\" --config " + directory / "config.json" + " 2>/dev/full").exit_code,
+            0);
 }
 
 // --- text to shards ------------------------------------------------------------------------------
