@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs all tests; the last lines are ctest's own summary.
+# Installs what is missing, builds everything and runs the tests; the last lines are ctest's own summary.
 #
 #   scripts/test.sh                                  the tests, of which some run over a part of what they could cover
 #   scripts/test.sh --all                            the tests over all of it: hours instead of minutes

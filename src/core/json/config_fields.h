@@ -28,6 +28,7 @@
 
 #include "core/enum_names.h"
 #include "core/json/config_struct.h"
+#include "core/type_list.h"
 
 namespace mpt {
 
@@ -103,8 +104,7 @@ struct ChoiceOf : Choice {
   [[nodiscard]] std::vector<std::string_view> names() const override { return {A::kName...}; }
   [[nodiscard]] size_t chosen() const override { return value.index(); }
   void choose(size_t index) override {
-    size_t i = 0;
-    (void)((i++ == index && (value = A{}, true)) || ...);
+    TypeList<A...>::with(index, [&]<class S>(std::type_identity<S>) { value = S{}; });
   }
   void fields(Fields& fields) override {
     std::visit([&](auto& keys) { keys.fields(fields); }, value);
