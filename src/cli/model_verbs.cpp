@@ -103,14 +103,17 @@ void evaluate_tasks(const EvalCommand& command, EvalOutput& output) {
 
 void run_eval(EvalCommand& command) {
   EvalOutput output;
+  std::optional<OutputFile> details;  // opened before anything is computed
+  if (command.details) details.emplace(posix_file_system(), *command.details);
   command.tasks.checkpoint = command.options.checkpoint;
   command.tasks.micro_batch_rows = command.options.micro_batch_rows;
   command.tasks.device = command.options.device;
   if (command.wants_loss()) evaluate_loss(command, output);
   if (!command.task_files.empty()) evaluate_tasks(command, output);
   write_output(command.json ? output.json.dump(2) + "\n" : output.text);
-  if (command.details)
-    write_file_atomically(posix_file_system(), *command.details, bytes_of(output.details));
+  if (!details) return;
+  details->append(bytes_of(output.details));
+  details->commit();
 }
 
 // Before anything is computed.

@@ -70,10 +70,12 @@ struct ReportCommand {
 void run_report(const ReportCommand& command) {
   FileSystem& fs = posix_file_system();
   check_replaces_its_kind(fs, command.output, "<!DOCTYPE html>", "a page");
+  OutputFile page(fs, command.output);  // before the work
   std::vector<RunRecords> runs;
   for (const std::string& path : command.runs) runs.push_back(read_run(fs, path));
   name_apart(runs, command.runs);
-  write_file_atomically(fs, command.output, bytes_of(run_page(runs)));
+  page.append(bytes_of(run_page(runs)));
+  page.commit();
   write_output(command.output + "\n");
 }
 

@@ -48,6 +48,8 @@ class Tokenizer {
  public:
   // Throws Error naming the path if the file is missing or none of these.
   static Tokenizer load(const std::string& path);
+  // Of a file's content; `path` names it in errors.
+  Tokenizer(std::string path, TokenizerFileContent file);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -79,7 +81,6 @@ class Tokenizer {
 
  private:
   struct Model;
-  Tokenizer(std::string path, TokenizerFileContent file);
   void check_id(int64_t id) const;
 
   std::string path_;

@@ -173,13 +173,10 @@ void check_gguf_output(FileSystem& fs, const ExportOptions& options) {
   if (!path.ends_with(kEnding) || path.size() == std::string_view(kEnding).size())
     throw error("--output '{}': --format gguf writes one file; expected a name ending in {}", path,
                 kEnding);
-  if (!fs.exists(path)) return;
   if (fs.is_directory(path)) throw error("{}: is a directory; expected a file", path);
-  if (options.overwrite == Overwrite::kNo)
+  if (fs.kind(path) == FileKind::kRegular && options.overwrite == Overwrite::kNo)
     throw error("{}: already exists; choose another name, or replace it with --overwrite", path);
-  std::string magic(std::min<size_t>(4, size_t(fs.file_size(path))), '\0');
-  fs.open_read(path)->read(0, std::as_writable_bytes(std::span(magic)));
-  if (magic != "GGUF") throw error("{}: is not a GGUF file; choose another name", path);
+  check_replaces_its_kind(fs, path, "GGUF", "a GGUF file");
 }
 
 ModelUse use_of_gguf(MatrixType type) {

@@ -411,10 +411,10 @@ TEST_F(BadData, SizesSharesAndPlaces) {
        [](const Scene& s) { s.write("data/tokenizer.model", s.read("larger.model")); }},
       {"output is a file",
        tokenize_to("config.json"),
-       {"config.json: cannot be used as the output directory"}},
+       {"config.json: exists and is not a directory"}},
       {"output cannot be made",
        tokenize_to("/proc/new"),
-       {"/proc/new: cannot be used as the output directory"}},
+       {"/proc/new: directory cannot be created"}},
   });
 }
 

@@ -4,7 +4,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -131,6 +134,40 @@ TEST(FileSystem, PipeIsAnErrorNotAHang) {
   EXPECT_EQ(disk.kind(pipe), FileKind::kOther);
   EXPECT_ERROR(disk.open_read(pipe), pipe, "not a regular file");
   EXPECT_ERROR(disk.create(pipe), pipe, "cannot be opened for writing");
+}
+
+TEST(FileSystem, LinksAreFollowedToWhatIsWritten) {
+  const TempDirectory directory;
+  std::filesystem::create_symlink("b", directory / "a");
+  std::filesystem::create_symlink(directory / "c", directory / "b");
+  EXPECT_EQ(followed(directory / "a"), directory / "c");  // missing
+  EXPECT_EQ(followed("/dev/stdout"), "/proc/self/fd/1");
+  EXPECT_EQ(followed("/dev/fd/7"), "/dev/fd/7");
+  std::filesystem::create_symlink("loop", directory / "loop");
+  EXPECT_ERROR(followed(directory / "loop"), "loop", "form a loop");
+  for (const char* name : {"/dev/fd/", "/dev/fd/1a", "/dev/fdx/1", "fd/1"})
+    EXPECT_FALSE(names_descriptor(name)) << name;
+}
+
+// More than a pipe holds, so that a write must wait for the reader.
+TEST(FileSystem, AStreamTakesAllThatIsWritten) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  ASSERT_EQ(::fcntl(ends[0], F_SETFL, 0), 0);
+  const std::string sent(size_t{1} << 20, 'x');
+  std::jthread writer([&] {
+    const auto file = disk.open_stream(fmt::format("/dev/fd/{}", ends[1]));
+    file->append(bytes_of(sent));
+    file->sync();
+    file->close();
+    ::close(ends[1]);
+  });
+  std::string got;
+  char buffer[65536];
+  for (ssize_t count = 0; (count = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    got.append(buffer, size_t(count));
+  ::close(ends[0]);
+  EXPECT_EQ(got, sent);
 }
 
 TEST(FileSystem, FullDiskIsAnError) {

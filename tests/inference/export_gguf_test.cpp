@@ -583,7 +583,7 @@ TEST(ExportGguf, FilesAreReplacedOnlyWhenAskedAndOnlyTheirKind) {
   write_file_atomically(fs, exported.directory / "thesis.gguf", bytes_of("mine"));
   EXPECT_ERROR(exported.run("thesis.gguf", overwrite), "is not a GGUF file");
   write_file_atomically(fs, exported.directory / "empty.gguf", {});
-  EXPECT_ERROR(exported.run("empty.gguf", overwrite), "is not a GGUF file");
+  EXPECT_GT(fs.file_size(exported.run("empty.gguf", overwrite)), 0);  // as mktemp makes it
   fs.create_directory(exported.directory / "folder.gguf");
   EXPECT_ERROR(exported.run("folder.gguf", overwrite), "is a directory");
 }

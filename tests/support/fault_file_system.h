@@ -105,6 +105,11 @@ class FaultFileSystem final : public FileSystem {
   std::unique_ptr<WritableFile> open_existing(const std::string& path) override {
     return open(path, &FileSystem::open_existing);
   }
+  std::unique_ptr<WritableFile> open_stream(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
+    mutate();
+    return std::make_unique<File>(*this, base_.open_stream(path), path);
+  }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
     const std::lock_guard lock(mutex_);
     observe();

@@ -1,7 +1,10 @@
 #include "core/io/atomic_output.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "core/check.h"
 #include "core/io/directory_lock.h"
@@ -13,10 +16,22 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 
 }  // namespace
 
+namespace {
+
+bool is_written_in_place(FileSystem& fs, const std::string& path) {
+  return names_descriptor(path) || fs.kind(path) == FileKind::kOther ||
+         (fs.kind(path) == FileKind::kRegular && is_mount_point(path));
+}
+
+}  // namespace
+
 OutputFile::OutputFile(FileSystem& fs, std::string path)
-    : fs_(fs), path_(std::move(path)), temporary_(temporary_of(path_)) {
+    : fs_(fs),
+      path_(followed(std::move(path))),
+      in_place_(is_written_in_place(fs, path_)),
+      temporary_(temporary_of(path_)) {
   if (fs_.is_directory(path_)) throw error("{}: is a directory; expected a file", path_);
-  file_ = fs_.create(temporary_);
+  file_ = in_place_ ? fs_.open_stream(path_) : fs_.create(temporary_);
 }
 
 OutputFile::OutputFile(FileSystem& fs, std::string path, int64_t kept)
@@ -32,7 +47,7 @@ OutputFile::OutputFile(FileSystem& fs, std::string path, int64_t kept)
 OutputFile::~OutputFile() {
   if (file_ == nullptr) return;
   file_.reset();
-  if (saved_) return;
+  if (saved_ || in_place_) return;
   try {
     fs_.remove_tree(temporary_);
   } catch (const Error&) {
@@ -41,6 +56,9 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::flush() {
+  if (in_place_ && flushed_ == 0 && !names_descriptor(path_) &&
+      fs_.kind(path_) == FileKind::kRegular)
+    fs_.truncate(path_, 0);
   file_->append(buffer_);
   flushed_ += std::ssize(buffer_);
   buffer_.clear();
@@ -70,6 +88,7 @@ void OutputFile::commit() {
   flush();
   file_->sync();
   file_->close();
+  if (in_place_) return file_.reset();
   fs_.rename(temporary_, path_);
   file_.reset();
   fs_.sync_directory(parent_directory(path_));
@@ -82,47 +101,9 @@ void write_file_atomically(FileSystem& fs, const std::string& path,
   file.commit();
 }
 
-namespace {
-
-// The first name in the directory that does not belong to such results; "" if there is none.
-std::string foreign_file(FileSystem& fs, const std::string& directory,
-                         const OutputDirectory& output) {
-  for (const std::string& name : fs.list_directory(directory))
-    if (name != kLockFile &&
-        std::find(output.files.begin(), output.files.end(), name) == output.files.end())
-      return name;
-  return "";
-}
-
-void check_replaceable(FileSystem& fs, const std::string& directory,
-                       const OutputDirectory& output) {
-  if (!fs.exists(directory)) return;
-  if (!fs.is_directory(directory)) throw error("{}: exists and is not a directory", directory);
-  if (const std::string name = foreign_file(fs, directory, output); !name.empty())
-    throw error("{}: contains {}, which is not part of {}; choose another directory", directory,
-                name, output.what);
-}
-
-// A directory can replace another only via a third name.
-void commit(FileSystem& fs, const std::string& staging, const std::string& path,
-            const std::string& replaced) {
-  const bool replaces = fs.exists(path);
-  if (replaces) fs.rename(path, replaced);
-  try {
-    fs.rename(staging, path);
-  } catch (const Error&) {
-    if (replaces) fs.rename(replaced, path);
-    throw;
-  }
-  fs.sync_directory(parent_directory(path));
-  fs.remove_tree(replaced);
-}
-
-}  // namespace
-
 void check_replaces_its_kind(FileSystem& fs, const std::string& path, std::string_view beginning,
                              std::string_view what) {
-  if (!fs.exists(path) || fs.kind(path) != FileKind::kRegular) return;
+  if (fs.kind(path) != FileKind::kRegular || names_descriptor(followed(path))) return;
   const auto file = fs.open_read(path);
   std::string found(size_t(std::min<int64_t>(file->size(), std::ssize(beginning))), '\0');
   file->read(0, std::as_writable_bytes(std::span(found)));
@@ -130,34 +111,161 @@ void check_replaces_its_kind(FileSystem& fs, const std::string& path, std::strin
     throw error("{}: exists and is not {}; choose another file", path, what);
 }
 
-void check_output(FileSystem& fs, const OutputDirectory& output) {
-  if (output.path.empty()) throw error("no output directory given");
-  const bool holds_something =
-      fs.is_directory(output.path) && !fs.list_directory(output.path).empty();
-  if (holds_something && output.overwrite == Overwrite::kNo)
-    throw error(
-        "{}: is not empty; choose another directory, or replace earlier results with --overwrite",
-        output.path);
-  check_replaceable(fs, output.path, output);
+namespace {
+
+// In a directory whose content is replaced:
+constexpr const char* kNew = ".new";  // what is to be removed: not complete, or replaced
+constexpr const char* kOld = ".old";  // some of the earlier results; the others are in place
+constexpr const char* kReplaced = ".replaced";  // all earlier results; what is in place is newer
+constexpr std::array kLeftovers{kNew, kOld, kReplaced};
+constexpr const char* kLostAndFound = "lost+found";  // of a file system that is mounted there
+
+bool is_any_of(const std::string& name, std::span<const std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void write_directory(FileSystem& fs, const OutputDirectory& output,
-                     const std::function<void(const std::string& directory)>& write) {
-  check_output(fs, output);
-  const std::string path = without_slashes(output.path), staging = path + ".tmp",
-                    replaced = path + ".old";
-  for (const std::string& leftover : {staging, replaced}) check_replaceable(fs, leftover, output);
+// Throws Error unless the directory is missing or holds only results, finished or not.
+void check_replaceable(FileSystem& fs, const std::string& directory,
+                       const OutputDirectory& output) {
+  if (!fs.exists(directory)) return;
+  if (!fs.is_directory(directory)) throw error("{}: exists and is not a directory", directory);
+  for (const std::string& name : fs.list_directory(directory)) {
+    if (is_any_of(name, output.files) || name == kLockFile || name == kLostAndFound) continue;
+    if (std::find(kLeftovers.begin(), kLeftovers.end(), name) == kLeftovers.end())
+      throw error("{}: contains {}, which is not part of {}; choose another directory", directory,
+                  name, output.what);
+    check_replaceable(fs, in_directory(directory, name), output);
+  }
+}
+
+// In the order of OutputDirectory::files.
+std::vector<std::string> results_in(FileSystem& fs, const std::string& directory,
+                                    const OutputDirectory& output) {
+  std::vector<std::string> names;
+  for (const std::string_view name : output.files)
+    if (fs.exists(in_directory(directory, std::string(name)))) names.emplace_back(name);
+  return names;
+}
+
+void move_results(FileSystem& fs, const std::string& from, const std::string& to,
+                  const std::vector<std::string>& names) {
+  for (const std::string& name : names) fs.rename(in_directory(from, name), in_directory(to, name));
+  fs.sync_directory(to);
+  fs.sync_directory(from);
+}
+
+// So that the first of OutputDirectory::files comes last.
+void move_into_place(FileSystem& fs, const std::string& from, const std::string& path,
+                     const OutputDirectory& output) {
+  std::vector<std::string> names = results_in(fs, from, output);
+  std::reverse(names.begin(), names.end());
+  move_results(fs, from, path, names);
+}
+
+// Undoes a replacement that a failure or a kill interrupted, as often as that happens.
+void put_back(FileSystem& fs, const std::string& path, const OutputDirectory& output) {
+  const std::string old = in_directory(path, kOld), replaced = in_directory(path, kReplaced);
+  if (fs.exists(replaced)) {
+    for (const std::string& name : results_in(fs, path, output))
+      fs.remove_tree(in_directory(path, name));
+    fs.rename(replaced, old);
+  }
+  if (fs.exists(old)) {
+    move_into_place(fs, old, path, output);
+    fs.remove_tree(old);
+  }
+  fs.remove_tree(in_directory(path, kNew));
+}
+
+void replace_results(FileSystem& fs, const std::string& path, const OutputDirectory& output) {
+  const std::string made = in_directory(path, kNew), old = in_directory(path, kOld),
+                    replaced = in_directory(path, kReplaced);
+  fs.create_directory(old);
+  move_results(fs, path, old, results_in(fs, path, output));
+  fs.rename(old, replaced);
+  fs.sync_directory(path);
+  move_into_place(fs, made, path, output);
+  fs.remove_directory(made);
+  fs.rename(replaced, made);
+  fs.remove_tree(made);
+}
+
+using Write = std::function<void(const std::string& directory)>;
+
+void write_new_directory(FileSystem& fs, const std::string& path, const OutputDirectory& output,
+                         const Write& write) {
+  const std::string staging = path + ".tmp";
+  check_replaceable(fs, staging, output);
   fs.remove_tree(staging);
-  if (fs.exists(path)) fs.remove_tree(replaced);  // else it is all there is, left by a kill
   fs.create_directories(staging);
   try {
     write(staging);
     fs.sync_directory(staging);
-    commit(fs, staging, path, replaced);
+    fs.rename(staging, path);
   } catch (const Error&) {
     remove_quietly(fs, staging);  // makes room on a full disk
     throw;
   }
+  fs.sync_directory(parent_directory(path));
+}
+
+void write_into_directory(FileSystem& fs, const std::string& path, const OutputDirectory& output,
+                          const Write& write) {
+  const std::string staging = in_directory(path, kNew);
+  try {
+    fs.create_directory(staging);
+    write(staging);
+    fs.sync_directory(staging);
+    replace_results(fs, path, output);
+  } catch (const Error&) {
+    try {
+      put_back(fs, path, output);
+    } catch (const Error& failure) {
+      spdlog::warn("{}: earlier results are in {} or {}: {}", path, kOld, kReplaced,
+                   failure.what());
+    }
+    throw;
+  }
+}
+
+std::string place_of(const OutputDirectory& output) {
+  if (output.path.empty()) throw error("no output directory given");
+  return followed(without_slashes(output.path));
+}
+
+}  // namespace
+
+void check_output(FileSystem& fs, const OutputDirectory& output) {
+  const std::string path = place_of(output);
+  if (!fs.is_directory(path)) {
+    check_replaceable(fs, path, output);
+    return require_writable(parent_directory(path));
+  }
+  require_writable(path);
+  std::vector<std::string> names = fs.list_directory(path);
+  const auto is_leftover = [](const std::string& name) {
+    return std::find(kLeftovers.begin(), kLeftovers.end(), name) != kLeftovers.end();
+  };
+  if (std::any_of(names.begin(), names.end(), is_leftover)) {
+    check_replaceable(fs, path, output);
+    put_back(fs, path, output);
+    names = fs.list_directory(path);
+  }
+  std::erase(names, kLostAndFound);
+  if (!names.empty() && output.overwrite == Overwrite::kNo)
+    throw error(
+        "{}: is not empty; choose another directory, or replace earlier results with --overwrite",
+        path);
+  check_replaceable(fs, path, output);
+}
+
+void write_directory(FileSystem& fs, const OutputDirectory& output, const Write& write) {
+  check_output(fs, output);
+  const std::string path = place_of(output);
+  if (fs.is_directory(path))
+    write_into_directory(fs, path, output, write);
+  else
+    write_new_directory(fs, path, output, write);
 }
 
 }  // namespace mpt

@@ -18,11 +18,14 @@ namespace mpt {
 //
 // Writes to `<path>.tmp`; commit() syncs it to the storage device and renames it. Without commit()
 // (an exception, a kill) no file of that name appears and an existing one is unchanged; the
-// destructor removes the temporary file.
+// destructor removes the temporary file. Symbolic links are followed.
+//
+// What cannot be replaced is written as it is: a device, a pipe, a terminal, a descriptor, and a
+// file that is a mount point, which loses its earlier content with the first bytes.
 
 class OutputFile {
  public:
-  // `fs` must outlive this object.
+  // `fs` must outlive this object. Throws Error for a directory, and where nothing can be written.
   OutputFile(FileSystem& fs, std::string path);
   // Goes on with a temporary file that was saved, behind its first `kept` bytes.
   OutputFile(FileSystem& fs, std::string path, int64_t kept);
@@ -47,6 +50,7 @@ class OutputFile {
 
   FileSystem& fs_;
   std::string path_;
+  bool in_place_ = false;
   std::string temporary_;
   std::unique_ptr<WritableFile> file_;  // null once committed
   bool saved_ = false;
@@ -55,12 +59,12 @@ class OutputFile {
 };
 
 // Throws Error if the path is a file of something else: one that is not empty and does not begin as
-// what is to replace it does. `what` is its kind, for the message: "a page of this program".
+// what is to replace it does. What is written in place is not looked at. `what` is its kind, for the message: "a page of this program".
 void check_replaces_its_kind(FileSystem& fs, const std::string& path, std::string_view beginning,
                              std::string_view what);
 
-// A directory of results that appears complete or not at all, and replaces only an earlier
-// directory of the same kind.
+// A directory of results that appears complete or not at all, and replaces only earlier results of
+// the same kind.
 
 enum class Overwrite : uint8_t { kNo, kYes };
 
@@ -71,13 +75,18 @@ struct OutputDirectory {
   Overwrite overwrite = Overwrite::kNo;
 };
 
-// Throws Error if the path is empty, not a directory, or a directory that is not empty; with
-// Overwrite::kYes the directory may contain `files`, a lock (directory_lock.h) and nothing else.
+// Throws Error if the path is empty, not a directory, not to be written to, or a directory that is
+// not empty; with Overwrite::kYes the directory may contain `files`, a lock (directory_lock.h) and
+// nothing else.
 void check_output(FileSystem& fs, const OutputDirectory& output);
 
-// Checks the output, calls `write` with the path of a new directory to fill, then moves it into
-// place. Uses `path`.tmp and `path`.old on the way; a kill between two renames leaves what was to
-// be replaced as `path`.old, where it stays until another call has moved its own into place.
+// Checks the output, calls `write` with the path of a new directory to fill, then puts what is in
+// it into place. Symbolic links are followed.
+//
+// A directory that is missing appears by one rename of `path`.tmp. One that exists may be a mount
+// point or somebody's working directory, so it stays and its content is replaced: results are
+// complete in its `.new` before earlier ones move to `.old`, then `.replaced`. A kill on the way
+// leaves one of both whole; the next call puts earlier results back before it begins.
 void write_directory(FileSystem& fs, const OutputDirectory& output,
                      const std::function<void(const std::string& directory)>& write);
 

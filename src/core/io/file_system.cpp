@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,6 +35,49 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
+bool names_descriptor(const std::string& path) {
+  for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/"})
+    if (path.starts_with(directory))
+      return path.find_first_not_of("0123456789", directory.size()) == std::string::npos &&
+             path.size() > directory.size();
+  return false;
+}
+
+std::string followed(std::string path) {
+  constexpr int kMostLinks = 40;  // as in Linux
+  const std::string begin = path;
+  std::error_code failure;
+  for (int links = 0; !names_descriptor(path); ++links) {
+    if (!std::filesystem::is_symlink(path, failure)) break;
+    if (links == kMostLinks) throw error("{}: its symbolic links form a loop", begin);
+    const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+    path = (parent / std::filesystem::read_symlink(path, failure)).string();
+  }
+  return path;
+}
+
+bool is_mount_point(const std::string& path) {
+  struct statx here {
+  }, around{};
+  const std::string parent = parent_directory(std::filesystem::absolute(path).lexically_normal());
+  for (auto [name, found] : {std::pair{&path, &here}, std::pair{&parent, &around}})
+    if (::statx(AT_FDCWD, name->c_str(), 0, STATX_MNT_ID, found) != 0 ||
+        (found->stx_mask & STATX_MNT_ID) == 0)
+      return false;
+  return here.stx_mnt_id != around.stx_mnt_id;
+}
+
+void require_writable(const std::string& directory) {
+  std::string nearest = directory;
+  while (::access(nearest.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    nearest = parent_directory(nearest);
+  if (!posix_file_system().is_directory(nearest))
+    throw error("{}: exists and is not a directory", nearest);
+  if (::access(nearest.c_str(), W_OK | X_OK) != 0)
+    throw error("{}: nothing can be written there: {}", nearest,
+                std::generic_category().message(errno));
+}
+
 std::string FileSystem::read_file(const std::string& path, int64_t limit) {
   const auto file = open_read(path);
   if (file->size() > limit) {
@@ -48,9 +92,9 @@ void FileSystem::create_directories(const std::string& path) {
   const FileKind found = kind(path);
   if (found == FileKind::kDirectory) return;
   if (found != FileKind::kMissing) throw error("{}: exists and is not a directory", path);
-  const std::string parent = parent_directory(path);
+  const std::string target = followed(path), parent = parent_directory(target);
   create_directories(parent);
-  create_directory(path);
+  create_directory(target);
   sync_directory(parent);
 }
 
@@ -96,6 +140,12 @@ namespace {
   throw error("{}: {}: {}", path, what, std::generic_category().message(code));
 }
 
+constexpr const char* kCannotOpen = "cannot be opened for writing";
+
+struct Duplicate {
+  int fd = -1;
+};
+
 // An open file descriptor; -1 once closed.
 class Descriptor {
  public:
@@ -109,6 +159,9 @@ class Descriptor {
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(const std::string& path, Duplicate of) : fd_(::fcntl(of.fd, F_DUPFD_CLOEXEC, 0)) {
+    if (fd_ < 0) fail(path, kCannotOpen, errno);
+  }
   [[nodiscard]] int get() const { return fd_; }
   // Linux releases the descriptor even if close is interrupted.
   [[nodiscard]] bool close() { return ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR; }
@@ -120,15 +173,20 @@ class Descriptor {
 class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(const std::string& path, int flags)
-      : path_(path), file_(path, flags | O_WRONLY | O_NONBLOCK, "cannot be opened for writing") {}
+      : path_(path), file_(path, flags | O_WRONLY | O_NONBLOCK, kCannotOpen) {
+    // Opening a pipe must not wait for a reader; a write waits until it has taken what came before.
+    if (::fcntl(file_.get(), F_SETFL, flags & O_APPEND) != 0) fail(path_, kCannotOpen, errno);
+  }
+  PosixWritableFile(const std::string& path, Duplicate of) : path_(path), file_(path, of) {}
 
   void seek_end() {
-    if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "cannot be opened for writing", errno);
+    if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, kCannotOpen, errno);
   }
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
+      if (written < 0 && errno == EAGAIN) wait_until_writable();
+      if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (written < 0) fail(path_, "writing failed", errno);
       bytes = bytes.subspan(static_cast<size_t>(written));
     }
@@ -143,13 +201,22 @@ class PosixWritableFile final : public WritableFile {
     }
   }
   void sync() override {
-    if (::fsync(file_.get()) != 0) fail(path_, "writing to the storage device failed", errno);
+    // EINVAL, EROFS: a pipe or a device without storage.
+    if (::fsync(file_.get()) != 0 && errno != EINVAL && errno != EROFS)
+      fail(path_, "writing to the storage device failed", errno);
   }
   void close() override {
     if (!file_.close()) fail(path_, "closing failed", errno);
   }
 
  private:
+  // A descriptor that another program made non-blocking.
+  void wait_until_writable() const {
+    pollfd file{.fd = file_.get(), .events = POLLOUT, .revents = 0};
+    ::poll(&file, 1, -1);
+    errno = EAGAIN;
+  }
+
   std::string path_;
   Descriptor file_;
 };
@@ -198,6 +265,11 @@ class PosixFileSystem final : public FileSystem {
     auto file = std::make_unique<PosixWritableFile>(path, 0);
     file->seek_end();
     return file;
+  }
+  std::unique_ptr<WritableFile> open_stream(const std::string& path) override {
+    if (!names_descriptor(path)) return std::make_unique<PosixWritableFile>(path, 0);
+    const int fd = std::atoi(path.c_str() + path.rfind('/') + 1);
+    return std::make_unique<PosixWritableFile>(path, Duplicate{fd});
   }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
     return std::make_unique<PosixReadableFile>(path);

@@ -29,7 +29,8 @@ class WritableFile {
   virtual void append(std::span<const std::byte> bytes) = 0;
   // Replaces bytes appended earlier.
   virtual void overwrite(int64_t offset, std::span<const std::byte> bytes) = 0;
-  // Returns when the bytes appended so far are on the storage device.
+  // Returns when the bytes appended so far are on the storage device; what has none, as a pipe, is
+  // not waited for.
   virtual void sync() = 0;
   // No other call is allowed afterwards.
   virtual void close() = 0;
@@ -58,6 +59,10 @@ class FileSystem {
   virtual std::unique_ptr<WritableFile> open_append(const std::string& path) = 0;
   // An existing file, to append to and to overwrite; nobody else may change its length.
   virtual std::unique_ptr<WritableFile> open_existing(const std::string& path) = 0;
+  // A file that exists and is written as it is, from its beginning: a device, a pipe, a terminal.
+  // Also a descriptor ("/dev/stdout", "/dev/fd/3"), from where it is. A pipe without a reader is an
+  // error.
+  virtual std::unique_ptr<WritableFile> open_stream(const std::string& path) = 0;
   virtual std::unique_ptr<ReadableFile> open_read(const std::string& path) = 0;
   virtual void truncate(const std::string& path, int64_t size) = 0;
 
@@ -81,8 +86,8 @@ class FileSystem {
   [[nodiscard]] int64_t file_size(const std::string& path) { return open_read(path)->size(); }
   // The whole content; throws Error if the file is longer than `limit` bytes.
   std::string read_file(const std::string& path, int64_t limit = kMaxReadBytes);
-  // Creates the missing directories of the path and syncs each parent, so that they survive a power
-  // cut.
+  // Creates the missing directories of the path, also where a link leads, and syncs each parent, so
+  // that they survive a power cut.
   void create_directories(const std::string& path);
   // Removes a file, a link (not its target) or a directory with its contents; does nothing if the
   // path is missing.
@@ -91,6 +96,21 @@ class FileSystem {
 
 // The operating system's file system. Never destroyed.
 FileSystem& posix_file_system();
+
+// Where writing to the path leads: what its symbolic links point to, which may be missing. A path
+// that names a descriptor stays. Throws Error if links form a loop.
+std::string followed(std::string path);
+
+// Whether the path names an open descriptor: "/dev/stdout", "/dev/fd/3".
+bool names_descriptor(const std::string& path);
+
+// Whether something is mounted at the path, so that it can be written to but not renamed; also a
+// single file, as containers mount them.
+bool is_mount_point(const std::string& path);
+
+// Throws Error unless files can be created in the directory, or in the parent it would be created
+// in.
+void require_writable(const std::string& directory);
 
 // The parent directory: "a" for "a/b" and "a/b/", "." for "b".
 std::string parent_directory(const std::string& path);

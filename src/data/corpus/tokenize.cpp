@@ -75,15 +75,6 @@ void check_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
     throw error("{}: has no EOS piece to append to documents; use --no-eos", tokenizer.path());
 }
 
-void make_directory(const std::string& path) {
-  std::error_code failure;
-  fs::create_directories(path, failure);
-  if (!failure && !fs::is_directory(path, failure))
-    failure = std::make_error_code(std::errc::not_a_directory);
-  if (failure)
-    throw error("{}: cannot be used as the output directory: {}", path, failure.message());
-}
-
 // Throws if the directory must not be written to.
 void check_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   if (options.overwrite) return;
@@ -308,7 +299,7 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
   const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   check_options(options, tokenizer);
   CorpusReader corpus(options.corpus);
-  make_directory(options.output);
+  posix_file_system().create_directories(options.output);
   const DirectoryLock lock(options.output);
   check_directory(options, tokenizer);
 

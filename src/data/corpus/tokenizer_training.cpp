@@ -4,11 +4,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <filesystem>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -91,21 +90,16 @@ void check_options(const TokenizerTrainingOptions& options) {
   if (options.output.empty()) throw error("no output file given for the tokenizer");
 }
 
-// The file to write; creates its directory. Throws Error if it must not be written.
-std::string prepare_output(const TokenizerTrainingOptions& options) {
-  namespace fs = std::filesystem;
-  const std::string path =
-      options.output.ends_with(".model") ? options.output : options.output + ".model";
-  std::error_code failure;
-  if (fs::is_directory(path, failure)) throw error("{}: is a directory; expected a file", path);
-  if (fs::exists(path, failure) && !options.overwrite)
+// The file to write, opened before the work; creates its directory.
+std::unique_ptr<OutputFile> open_output(const TokenizerTrainingOptions& options) {
+  FileSystem& fs = posix_file_system();
+  const bool complete =
+      options.output.ends_with(".model") || fs.kind(options.output) == FileKind::kOther;
+  const std::string path = complete ? options.output : options.output + ".model";
+  if (fs.kind(path) == FileKind::kRegular && !options.overwrite)
     throw error("{}: already exists; choose another name, or replace it with --overwrite", path);
-  const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty() && !fs::is_directory(parent, failure))
-    fs::create_directories(parent, failure);
-  if (failure && !fs::is_directory(parent))
-    throw error("{}: its directory cannot be created: {}", path, failure.message());
-  return path;
+  fs.create_directories(parent_directory(path));
+  return std::make_unique<OutputFile>(fs, path);
 }
 
 void add_lines(std::string_view document, LineSample& sample) {
@@ -224,7 +218,7 @@ TokenizerTrainingResult train_tokenizer(const TokenizerTrainingOptions& options)
   check_options(options);
   const auto begin = std::chrono::steady_clock::now();
   CorpusReader corpus(options.corpus);
-  const std::string path = prepare_output(options);
+  const std::unique_ptr<OutputFile> output = open_output(options);
   LineSample sample(options.seed, options.sample_bytes);
   sample_corpus(corpus, sample);
   const int64_t sample_bytes = sample.bytes();
@@ -232,10 +226,11 @@ TokenizerTrainingResult train_tokenizer(const TokenizerTrainingOptions& options)
   if (lines.empty())
     throw error("{}: no text to train a tokenizer on", fmt::join(options.corpus.patterns, ", "));
 
-  write_file_atomically(posix_file_system(), path, bytes_of(learn_pieces(options, lines)));
-  const Tokenizer tokenizer = Tokenizer::load(path);
+  const Tokenizer tokenizer(output->path(), {.bytes = learn_pieces(options, lines)});
+  output->append(bytes_of(tokenizer.model_bytes()));
+  output->commit();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  return {.path = path,
+  return {.path = output->path(),
           .hash = tokenizer.hash(),
           .vocab_size = tokenizer.vocab_size(),
           .text_bytes = corpus.stats().text_bytes,
