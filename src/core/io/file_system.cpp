@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -335,35 +335,83 @@ FileSystem& posix_file_system() {
   return *instance;
 }
 
+// Patterns are expanded here and not by glob(), which passes over names that it cannot inspect and
+// directories that it cannot read to their end.
+
 namespace {
 
-// Unsorted; empty if nothing matches.
-std::vector<std::string> globbed(const std::string& pattern) {
-  glob_t found{};
-  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
-  std::vector<std::string> files;
-  if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  ::globfree(&found);
-  if (status != 0 && status != GLOB_NOMATCH)
-    throw error("{}: the pattern cannot be expanded", pattern);
-  return files;
+bool has_wildcard(std::string_view name) {
+  for (size_t i = 0; i < name.size(); ++i)
+    if (name[i] == '\\')
+      ++i;
+    else if (name[i] == '*' || name[i] == '?' ||
+             (name[i] == '[' && name.find(']', i) != std::string_view::npos))
+      return true;
+  return false;
 }
 
+std::string unescaped(std::string_view name) {
+  std::string plain;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '\\' && i + 1 < name.size()) ++i;
+    plain += name[i];
+  }
+  return plain;
+}
+
+// A link to nothing is there, too: whoever opens it learns so.
+bool is_there(const std::string& path) {
+  return posix_file_system().is_link(path) || posix_file_system().exists(path);
+}
+
+// Of "", which is the working directory, or a path that ends with a slash; none of what is no
+// directory.
+std::vector<std::string> names_in(const std::string& directory) {
+  FileSystem& fs = posix_file_system();
+  const std::string path = directory.empty() ? "." : without_slashes(directory);
+  return fs.is_directory(path) ? fs.list_directory(path) : std::vector<std::string>{};
+}
+
+// Appends the paths that begin with `begin` and go on as the pattern says.
+void append_matches(std::string begin, std::string_view pattern, std::vector<std::string>& found) {
+  while (!pattern.empty()) {
+    const size_t end = std::min(pattern.find('/'), pattern.size());
+    const size_t next = std::min(pattern.find_first_not_of('/', end), pattern.size());
+    const std::string name(pattern.substr(0, end)), slashes(pattern.substr(end, next - end));
+    pattern.remove_prefix(next);
+    if (!has_wildcard(name)) {
+      begin += unescaped(name) + slashes;
+      continue;
+    }
+    for (const std::string& match : names_in(begin))
+      if (::fnmatch(name.c_str(), match.c_str(), FNM_PERIOD) == 0)
+        append_matches(begin + match + slashes, pattern, found);
+    return;
+  }
+  if (is_there(begin)) found.push_back(begin);
+}
+
+// A name that cannot be inspected may be a pattern, whose expansion tells what cannot be read.
+bool is_literal(const std::string& pattern) {
+  try {
+    return posix_file_system().exists(pattern);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Sorted; empty if nothing matches.
 std::vector<std::string> matches_of(const std::string& pattern) {
-  std::vector<std::string> files = globbed(pattern);
-  if (files.empty()) throw error("{}: no such file, and no file matches it as a pattern", pattern);
+  if (is_literal(pattern)) return {pattern};
+  std::vector<std::string> files;
+  append_matches("", pattern, files);
   std::sort(files.begin(), files.end());
   return files;
 }
 
 }  // namespace
 
-bool names_a_file(const std::string& pattern) {
-  std::error_code failure;
-  const bool exists = std::filesystem::exists(pattern, failure);
-  if (failure == std::errc::permission_denied) throw error("{}: {}", pattern, failure.message());
-  return exists || !globbed(pattern).empty();
-}
+bool names_a_file(const std::string& pattern) { return !matches_of(pattern).empty(); }
 
 void require_regular_file(const std::string& path) {
   std::error_code failure;
@@ -381,9 +429,10 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& pattern
   std::set<std::string> seen;
   for (const std::string& pattern : patterns) {
     if (pattern.empty()) throw error("an input file name is empty");
-    std::error_code ignored;
-    const bool literal = std::filesystem::exists(pattern, ignored);
-    for (const std::string& file : literal ? std::vector{pattern} : matches_of(pattern)) {
+    const std::vector<std::string> matches = matches_of(pattern);
+    if (matches.empty())
+      throw error("{}: no such file, and no file matches it as a pattern", pattern);
+    for (const std::string& file : matches) {
       require_regular_file(file);
       if (!seen.insert(file).second)
         throw error("{}: named twice (the second time by '{}')", file, pattern);
