@@ -83,6 +83,22 @@ TEST_F(FilePatterns, NameADirectoryThatCannotBeListed) {
       << "it is not on the way";
 }
 
+TEST_F(FilePatterns, RefuseAFileNamedTwice) {
+  const std::string once = "c/a/1.txt", whole = fs::current_path().string() + "/" + once;
+  EXPECT_ERROR(expand_patterns({once, once}), "c/a/1.txt: named twice (the second time by");
+  for (const std::string& other : Names{"./" + once, "c/../" + once, "c//a/1.txt", whole}) {
+    EXPECT_ERROR(expand_patterns({once, other}),
+                 other + ": named twice, first as c/a/1.txt (the second time by '" + other + "')");
+    EXPECT_EQ(expand_patterns({other}), Names{other});
+  }
+  fs::create_symlink("1.txt", "c/a/linked.txt");
+  EXPECT_ERROR(expand_patterns({"c/a/*"}), "c/a/linked.txt: named twice, first as c/a/1.txt");
+  fs::create_directory_symlink("a", "c/x");
+  EXPECT_ERROR(expand_patterns({"c/*/2.txt"}), "c/x/2.txt: named twice, first as c/a/2.txt");
+  fs::create_hard_link("c/b/1.txt", "c/b/2.txt");
+  EXPECT_ERROR(expand_patterns({"c/b/*"}), "c/b/2.txt: named twice, first as c/b/1.txt");
+}
+
 TEST_F(FilePatterns, NameALinkThatLeadsNowhere) {
   fs::create_symlink("loop", "c/loop");
   EXPECT_ERROR(expand_patterns({"c/*/*.txt"}), "c/loop: cannot be inspected",

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <set>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -423,10 +423,21 @@ void require_regular_file(const std::string& path) {
   if (!std::filesystem::is_regular_file(status)) throw error("{}: is not a regular file", path);
 }
 
+namespace {
+
+// The same for all names of a file: other spellings and links.
+std::pair<dev_t, ino_t> identity_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail(path, "cannot be inspected", errno);
+  return {status.st_dev, status.st_ino};
+}
+
+}  // namespace
+
 std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns) {
   if (patterns.empty()) throw error("no input files given");
   std::vector<std::string> files;
-  std::set<std::string> seen;
+  std::map<std::pair<dev_t, ino_t>, std::string> seen;
   for (const std::string& pattern : patterns) {
     if (pattern.empty()) throw error("an input file name is empty");
     const std::vector<std::string> matches = matches_of(pattern);
@@ -434,8 +445,10 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& pattern
       throw error("{}: no such file, and no file matches it as a pattern", pattern);
     for (const std::string& file : matches) {
       require_regular_file(file);
-      if (!seen.insert(file).second)
-        throw error("{}: named twice (the second time by '{}')", file, pattern);
+      const auto [first, is_new] = seen.emplace(identity_of(file), file);
+      if (!is_new)
+        throw error("{}: named twice{} (the second time by '{}')", file,
+                    first->second == file ? "" : ", first as " + first->second, pattern);
       files.push_back(file);
     }
   }
