@@ -56,12 +56,13 @@ std::string content_of(RawInput& input) {
 // A prompt a line; an empty line is an empty prompt.
 std::vector<Prompt> prompts_of_file(const std::string& path) {
   RawInput input(path);
-  const std::string content = content_of(input);
+  const std::string read = content_of(input);
+  const std::string_view content = without_byte_order_mark(read);
   if (content.empty()) throw error("{}: is empty; expected a prompt a line", input.path());
   std::vector<Prompt> prompts;
   for (size_t begin = 0; begin < content.size();) {
     const size_t end = std::min(content.find('\n', begin), content.size());
-    std::string line = content.substr(begin, end - begin);
+    std::string line(content.substr(begin, end - begin));
     if (line.ends_with('\r')) line.pop_back();
     prompts.push_back({std::move(line), fmt::format("{}:{}: ", input.path(), prompts.size() + 1)});
     begin = end + 1;

@@ -69,6 +69,11 @@ std::string_view without_trailing_space(std::string_view text) {
   return last == std::string_view::npos ? std::string_view{} : text.substr(0, last + 1);
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  return text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+}
+
 size_t cut_position(std::string_view text, size_t limit) {
   if (text.size() <= limit) return text.size();
   const size_t space = limit == 0 ? std::string_view::npos : text.find_last_of(kSpace, limit - 1);

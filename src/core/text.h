@@ -22,6 +22,9 @@ bool is_blank(std::string_view text);
 // The text without trailing spaces, tabs and line ends.
 std::string_view without_trailing_space(std::string_view text);
 
+// The text of a file without the byte order mark that some programs put first.
+std::string_view without_byte_order_mark(std::string_view text);
+
 // Where to cut a text longer than `limit` bytes: after the last white space in the second half of
 // the first `limit` bytes, else at a character boundary. Returns between 1 and max(limit, 1).
 size_t cut_position(std::string_view text, size_t limit);

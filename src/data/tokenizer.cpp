@@ -31,7 +31,8 @@ std::string content_of(const std::string& path) {
   require_regular_file(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw error("{}: cannot be opened for reading", path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  return std::string(without_byte_order_mark(content));
 }
 
 // The library answers by a status, what it builds on by exceptions.

@@ -341,6 +341,10 @@ TEST_F(EndToEnd, GenerateTakesPromptsFromFilesAndStandardInput) {
       json_lines({"--prompt", "the", "--prompt", "", "--prompt", "the model", "--samples", "2"}),
       of_file);
   EXPECT_EQ(json_lines({"--prompt", "the"}).front(), of_file[0]);
+
+  std::ofstream(*directory_ / "marked.txt", std::ios::binary) << "\xEF\xBB\xBFthe\r\n\nthe model";
+  EXPECT_EQ(json_lines({"--prompts", "marked.txt", "--samples", "2"}), of_file);
+  EXPECT_EQ(json_lines({"--prompts", "-", "--samples", "2"}, "marked.txt"), of_file);
 }
 
 TEST_F(EndToEnd, SeveralTextsHaveHeadings) {
@@ -355,8 +359,11 @@ TEST_F(EndToEnd, SeveralTextsHaveHeadings) {
 TEST_F(EndToEnd, GenerateRefusesWhatCannotBe) {
   std::ofstream(*directory_ / "long.txt") << "a\n" << std::string(500, 'x') << "\n";
   std::ofstream(*directory_ / "none.txt");
-  for (const auto& [file, message] : std::vector<std::pair<std::string, std::string>>{
-           {"long.txt", "long.txt:2: the prompt has"}, {"none.txt", "none.txt: is empty"}}) {
+  std::ofstream(*directory_ / "mark.txt") << "\xEF\xBB\xBF";
+  for (const auto& [file, message] :
+       std::vector<std::pair<std::string, std::string>>{{"long.txt", "long.txt:2: the prompt has"},
+                                                        {"none.txt", "none.txt: is empty"},
+                                                        {"mark.txt", "mark.txt: is empty"}}) {
     const ProgramResult result = run({"generate", "--checkpoint", "runs/small", "--prompts", file});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_EQ(result.out, "");

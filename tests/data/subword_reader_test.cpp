@@ -16,6 +16,7 @@
 #include "data/subword/normalizer.h"
 #include "data/subword/regex.h"
 #include "data/subword/text_decoder.h"
+#include "data/tokenizer.h"
 #include "data/tokenizer_files/tiktoken_reader.h"
 #include "data/tokenizer_files/tokenizer_json_reader.h"
 
@@ -369,6 +370,19 @@ TEST(TiktokenReader, JoinsByRanks) {
   EXPECT_EQ(tokenizer.vocab_size(), 301);
   EXPECT_TRUE(is_tiktoken(small_ranks()));
   EXPECT_FALSE(is_tiktoken("{\"pattern\": \"cl100k_base\"}"));
+}
+
+// Some editors put one first; the copy of the file has none, because other programs refuse it.
+TEST(TokenizerFiles, AByteOrderMarkIsNoPartOfTheFile) {
+  const std::string mark = "\xEF\xBB\xBF", directory = test::fresh_directory();
+  const std::string content = small_file().dump();
+  const Tokenizer tokenizer =
+      Tokenizer::load(test::write_text(directory + "/tokenizer.json", mark + content));
+  EXPECT_EQ(tokenizer.kind(), TokenizerKind::kTokenizerJson);
+  EXPECT_EQ(tokenizer.model_bytes(), content);
+  const std::string ranks = test::write_text(directory + "/a.tiktoken", mark + small_ranks());
+  test::write_text(ranks + ".json", mark + R"({"pattern": "gpt2", "special_tokens": {}})");
+  EXPECT_EQ(Tokenizer::load(ranks).kind(), TokenizerKind::kTiktoken);
 }
 
 TEST(TiktokenReader, NamesWhatIsWrong) {

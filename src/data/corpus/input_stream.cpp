@@ -5,12 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "core/text.h"
+
 namespace mpt {
-namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-}  // namespace
 
 InputStream::InputStream(std::string path) : raw_(std::move(path)) {
   raw_.fill();
@@ -31,10 +28,8 @@ size_t InputStream::read_plain(std::span<char> out) {
 }
 
 LineReader::LineReader(std::string path) : stream_(std::move(path)), buffer_(kInputBufferBytes) {
-  // Skip a byte order mark. The first fill holds all of it: both kinds of input begin with a full
-  // buffer.
-  if (fill() && view_of(unread_).starts_with(kByteOrderMark))
-    unread_ = unread_.subspan(kByteOrderMark.size());
+  // The first fill holds all of a byte order mark: both kinds of input begin with a full buffer.
+  if (fill()) unread_ = unread_.last(without_byte_order_mark(view_of(unread_)).size());
 }
 
 std::string LineReader::place(int64_t first_line, std::string_view before) const {
