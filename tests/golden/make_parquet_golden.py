@@ -96,6 +96,7 @@ def write_accepted(data, required):
     write("categories", data.set_column(2, "text", data["text"].dictionary_encode()))
     write("no_rows", data.slice(0, 0))
     write("nulls", data.set_column(2, "text", pa.nulls(len(data), pa.string())), compression="zstd")
+    write("null_type", data.set_column(2, "text", pa.nulls(len(data))), row_group_size=30)
 
 
 def write_refused(data):
@@ -127,6 +128,7 @@ def write_tiny():
             write_page_checksum=encoding == "PLAIN",
         )
     write("tiny_zstd_v2", data, compression="zstd", data_page_version="2.0")
+    write("tiny_null_type", pa.table({"n": pa.array(range(8)), "text": pa.nulls(8)}))
 
 
 def write_zstd(lines):

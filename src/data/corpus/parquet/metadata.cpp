@@ -62,8 +62,20 @@ struct Element {
   int64_t type = -1;  // of a column; -1: the element is a group
   int64_t repetition = 0;
   int64_t children = 0;
-  int64_t converted = -1;  // what the values mean; -1: nothing is said
+  int64_t converted = -1;   // what the values mean; -1: nothing is said
+  bool only_nulls = false;  // of Arrow's type null
 };
+
+// The logical type is a union, whose member UNKNOWN says that all values are null.
+bool is_unknown_type(CompactReader& reader, const Field& field) {
+  constexpr int kUnknownType = 11;
+  bool found = false;
+  reader.read_struct(field, [&](const Field& member) {
+    found |= member.id == kUnknownType;
+    return false;
+  });
+  return found;
+}
 
 Element read_element(CompactReader& reader) {
   Element element;
@@ -83,6 +95,9 @@ Element read_element(CompactReader& reader) {
         return true;
       case 6:
         element.converted = reader.integer(field);
+        return true;
+      case 10:
+        element.only_nulls = is_unknown_type(reader, field);
         return true;
       default:
         return false;
@@ -135,6 +150,7 @@ Leaf text_column(const std::vector<Element>& schema, const std::string& name) {
   if (element.children > 0) throw error("column '{}' is nested; expected one of strings", name);
   if (element.repetition == kRepeated)
     throw error("column '{}' is a list; expected one of strings", name);
+  if (element.only_nulls) return *found;
   if (element.type != kByteArray ||
       std::find(kTexts.begin(), kTexts.end(), element.converted) == kTexts.end())
     throw error("column '{}' holds no text (type {}, converted type {}); expected strings", name,
@@ -266,6 +282,7 @@ ParquetColumn column_of(std::string_view footer, const std::string& name, int64_
   });
   if (!leaf) throw damage("there is no schema");
   column.optional = leaf->element.repetition == 1;
+  column.only_nulls = leaf->element.only_nulls;
   return column;
 }
 

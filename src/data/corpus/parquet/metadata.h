@@ -24,7 +24,8 @@ struct ParquetChunk {
 };
 
 struct ParquetColumn {
-  bool optional = false;  // values may be null
+  bool optional = false;    // values may be null
+  bool only_nulls = false;  // all are, whatever the pages hold: Arrow's type null
   std::vector<ParquetChunk> chunks{};
 };
 

@@ -42,7 +42,7 @@ bool ParquetTextColumn::next(std::string_view& text) try {
   --left_in_page_;
   --left_in_chunk_;
   ++row_;
-  const bool there = !column_.optional || levels_.next() == 1;
+  const bool there = !column_.only_nulls && (!column_.optional || levels_.next() == 1);
   text = there ? strings_->next() : std::string_view();
   return true;
 } catch (const ParquetDamage& found) {
@@ -55,7 +55,7 @@ void ParquetTextColumn::begin_chunk() {
   at_ = chunk.begin;
   end_ = chunk.end;
   left_in_chunk_ = chunk.values;
-  left_in_page_ = 0;
+  left_in_page_ = column_.only_nulls ? left_in_chunk_ : 0;  // no page is needed
   dictionary_.clear();
 }
 
