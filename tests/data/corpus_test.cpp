@@ -145,8 +145,10 @@ TEST(JsonLines, BadLinesAreNamedOrSkipped) {
       {"{\"text\": null}", "field 'text' is null"},
       {"{\"text\": 3}", "field 'text' is number"},
       {"{\"text\": [\"a\"]}", "field 'text' is array"},
-      {"{\"text\": \"\xff\"}", "not a JSON object"},
-      {"{\"text\": \"\\ud800\"}", "not a JSON object"},
+      {"{\"text\": \"\xff\"}", "field 'text' is not UTF-8 at byte 0 (0xff)"},
+      {"{\"text\": \"a\\n\\ud800\"}", "'text' has half of a surrogate pair at byte 2, \\ud800"},
+      {"{\"text\": NaN}", "field 'text' is number"},
+      {"{\"text\": \"good\", \"score\": 01}", "not a JSON object"},
   };
   const std::string directory = fresh_directory();
   for (const BadLine& bad : lines) {
@@ -159,6 +161,18 @@ TEST(JsonLines, BadLinesAreNamedOrSkipped) {
     EXPECT_EQ(documents_of(skipping), (Documents{"one", "two"}));
     EXPECT_EQ(skipping.stats().bad, 1);
   }
+}
+
+// What is wrong with another field, or only with what a parser makes of it, stops no text.
+TEST(JsonLines, OtherFieldsMayHoldAnything) {
+  for (const char* other :
+       {R"("score":1e999)", R"("score":-1e999)", R"("score":1e-999)", R"("score":NaN)",
+        R"("score":[Infinity,-Infinity])", R"("title":"cut \ud83d")", R"("title":"\ude00 cut")",
+        "\"title\":\"\xff\"", R"("\ud83d":{"text":"\ud83d"})",
+        R"("id":123456789012345678901234567890)"})
+    for (const std::string& line : {fmt::format("{{\"text\":\"good\",{}}}", other),
+                                    fmt::format("{{{},\"text\":\"good\"}}", other)})
+      EXPECT_EQ(documents_in("a.jsonl", line + "\n"), Documents{"good"}) << line;
 }
 
 TEST(JsonLines, DeepNestingDoesNotCrash) {

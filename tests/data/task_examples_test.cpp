@@ -104,6 +104,16 @@ TEST_F(TaskExamples, TheOthersAreQuestionsAndLastWords) {
       2u);
 }
 
+TEST_F(TaskExamples, OtherFieldsMayHoldAnything) {
+  const std::string deep = std::string(1000, '[') + std::string(1000, ']');
+  for (const char* const other :
+       {R"("score": 1e999)", R"("score": NaN)", R"("title": "\ud83d")", R"("a": 1, "a": 2)"})
+    EXPECT_EQ(
+        read(TaskKind::kLambadaOpenai, R"({"text": "a b", )" + std::string(other) + "}").size(), 1u)
+        << other;
+  EXPECT_EQ(read(TaskKind::kLambadaOpenai, R"({"text": "a b", "deep": )" + deep + "}").size(), 1u);
+}
+
 TEST_F(TaskExamples, WhatIsWrongIsNamedWithItsLine) {
   const std::string good = R"({"goal": "g", "sol1": "x", "sol2": "y", "label": 1})"
                            "\n";
@@ -113,7 +123,10 @@ TEST_F(TaskExamples, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_ERROR(refused(TaskKind::kPiqa, good + "{")(), "examples.jsonl:2: is not JSON",
                "(a line of piqa is a JSON object with goal, sol1");
   EXPECT_ERROR(refused(TaskKind::kPiqa, "[]")(), "expected an object, found a list");
-  EXPECT_ERROR(refused(TaskKind::kPiqa, "{\"goal\": \"\xff\"}")(), ":1: is not JSON");
+  EXPECT_ERROR(refused(TaskKind::kPiqa, "{\"goal\": \"\xff\"}")(),
+               ":1: goal is not UTF-8 at byte 0");
+  EXPECT_ERROR(refused(TaskKind::kLambadaOpenai, R"({"text": "a \ud83d"})")(),
+               ":1: text has half of a surrogate pair at byte 2, \\ud83d");
   EXPECT_ERROR(refused(TaskKind::kPiqa, R"({"goal": "g"})")(), "sol1 is missing");
   EXPECT_ERROR(refused(TaskKind::kPiqa, R"({"goal": "g", "sol1": 3})")(),
                "sol1: expected a text, found the number 3");

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/json/json_events.h"
+#include "core/json/json_scan.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -129,14 +130,11 @@ class PlainBuilder : public JsonEvents<nlohmann::json> {
   bool open(nlohmann::json empty) override {
     if (std::ssize(open_) >= kMaxJsonDepth)
       throw error("nested deeper than {} levels", kMaxJsonDepth);
-    open_.push_back(place(std::move(empty)));
+    begin(std::move(empty));
     return true;
   }
   bool key(std::string& key) override {
-    const auto [at, is_new] =
-        open_.back()->get_ref<nlohmann::json::object_t&>().emplace(key, nullptr);
-    if (!is_new) throw error("{}: the key is there twice", key);
-    slot_ = &at->second;
+    if (!begin_value_of(key)) throw error("{}: the key is there twice", key);
     return true;
   }
   bool close() override {
@@ -146,6 +144,16 @@ class PlainBuilder : public JsonEvents<nlohmann::json> {
   bool parse_error(std::size_t, const std::string&,
                    const nlohmann::detail::exception& reason) override {
     throw error("not valid JSON: {}", library_message(reason.what()));
+  }
+
+ protected:
+  void begin(nlohmann::json empty) { open_.push_back(place(std::move(empty))); }
+  // Whether the key is new.
+  bool begin_value_of(const std::string& key) {
+    const auto [at, is_new] =
+        open_.back()->get_ref<nlohmann::json::object_t&>().emplace(key, nullptr);
+    slot_ = &at->second;
+    return is_new;
   }
 
  private:
@@ -159,6 +167,19 @@ class PlainBuilder : public JsonEvents<nlohmann::json> {
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;
   nlohmann::json* slot_ = nullptr;  // of the key announced last
+};
+
+// Takes what the line of a stranger may have beside what is asked for.
+class LineBuilder final : public PlainBuilder {
+ public:
+  bool open(nlohmann::json empty) override {
+    begin(std::move(empty));
+    return true;
+  }
+  bool key(std::string& key) override {
+    begin_value_of(key);
+    return true;
+  }
 };
 
 }  // namespace
@@ -194,6 +215,12 @@ nlohmann::json parse_plain_json(std::string_view text, const std::string& name) 
   } catch (const Error& defect) {
     throw error("{}: {}", name, defect.what());
   }
+}
+
+nlohmann::json parse_json_line(std::string_view text) {
+  LineBuilder builder;
+  scan_json(text, builder);
+  return builder.take();
 }
 
 std::string join_key_path(std::string_view parent, std::string_view key) {

@@ -38,6 +38,10 @@ ParsedJson parse_json(std::string_view text, const std::string& name);
 nlohmann::json parse_plain_json(std::string_view text);
 nlohmann::json parse_plain_json(std::string_view text, const std::string& name);
 
+// A line of JSON lines, which strangers write (json_scan.h). Of a key that an object has twice the
+// last value counts. Throws Error with the column.
+nlohmann::json parse_json_line(std::string_view text);
+
 // "model" + "hidden_size" → "model.hidden_size"; "" + "model" → "model"
 std::string join_key_path(std::string_view parent, std::string_view key);
 

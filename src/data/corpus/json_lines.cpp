@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json/json_scan.h"
 #include "core/text.h"
 #include "data/corpus/document_reader.h"
 #include "data/corpus/input_stream.h"
@@ -14,18 +14,16 @@
 namespace mpt {
 namespace {
 
-using nlohmann::json;
 using LinePiece = LineReader::Piece;
 
 constexpr size_t kMaxJsonLineBytes = size_t{64} << 20;
 
 // Receives the events of a JSON parser and keeps the text of one field of the outermost object, so
 // that the rest of a line takes no memory, however it is nested.
-class FieldFinder : public nlohmann::json_sax<json> {
+class FieldFinder : public JsonSax {
  public:
   explicit FieldFinder(std::string_view field) : field_(field) {}
 
-  [[nodiscard]] const std::string& problem() const { return problem_; }      // of the parser
   [[nodiscard]] std::string_view kind() const { return kind_; }              // of the whole
   [[nodiscard]] std::string_view field_kind() const { return field_kind_; }  // empty: no field
   std::string take_text() { return std::move(text_); }  // of the last field of that name
@@ -50,9 +48,7 @@ class FieldFinder : public nlohmann::json_sax<json> {
     if (depth_ == 1) at_field_ = key == field_;
     return true;
   }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::detail::exception& reason) override {
-    problem_ = reason.what();
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
     return false;
   }
 
@@ -77,7 +73,7 @@ class FieldFinder : public nlohmann::json_sax<json> {
   }
 
   std::string_view field_, kind_, field_kind_;
-  std::string problem_, text_;
+  std::string text_;
   int64_t depth_ = 0;
   bool at_field_ = false;  // whether the key before the present value is the field's
 };
@@ -135,8 +131,11 @@ class JsonLinesReader final : public DocumentReader {
 
   std::string text_of_line() const {
     FieldFinder found(field_);
-    if (!json::sax_parse(line_, &found))
-      throw bad("not a JSON object on one line: {}; {}", reason_of(found.problem()), wanted());
+    try {
+      scan_json(line_, found);
+    } catch (const Error& defect) {
+      throw bad("not a JSON object on one line: {}; {}", defect.what(), wanted());
+    }
     if (found.kind() != "object")
       throw bad("expected a JSON object, found {}; {}", found.kind(), wanted());
     if (found.field_kind().empty())
@@ -144,13 +143,10 @@ class JsonLinesReader final : public DocumentReader {
                 field_, keys_of_line());
     if (found.field_kind() != "string")
       throw bad("field '{}' is {}; expected a string", field_, found.field_kind());
-    return found.take_text();
-  }
-
-  // The reason for a one-line document, from the JSON parser's message.
-  static std::string reason_of(const std::string& what) {
-    const std::string reason = library_message(what), place = "line 1, ";
-    return reason.starts_with(place) ? reason.substr(place.size()) : reason;
+    std::string text = found.take_text();
+    if (const std::string defect = defect_of_text(text); !defect.empty())
+      throw bad("field '{}' {}; skip such documents with --on-bad-document skip", field_, defect);
+    return text;
   }
 
   // The expected layout, and how to convert another layout to it.
@@ -171,7 +167,7 @@ class JsonLinesReader final : public DocumentReader {
 
   std::string keys_of_line() const {
     KeyLister lister;
-    json::sax_parse(line_, &lister);
+    scan_json(line_, lister);
     return lister.keys().empty() ? "no fields" : fmt::format("{}", fmt::join(lister.keys(), ", "));
   }
 

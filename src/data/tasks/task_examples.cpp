@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/json/json_parse.h"
+#include "core/json/json_scan.h"
 #include "core/progress.h"
 #include "core/text.h"
 #include "data/corpus/input_stream.h"
@@ -32,10 +33,17 @@ const json& field(const json& object, const char* key) {
   return *found;
 }
 
+std::string checked_text(const json& value, const char* key) {
+  const auto& text = value.get_ref<const std::string&>();
+  if (const std::string defect = defect_of_text(text); !defect.empty())
+    throw error("{} {}", key, defect);
+  return text;
+}
+
 std::string text_of(const json& object, const char* key) {
   const json& value = field(object, key);
   if (!value.is_string()) throw error("{}: expected a text, found {}", key, shown_field(value));
-  return value.get<std::string>();
+  return checked_text(value, key);
 }
 
 std::vector<std::string> texts_of(const json& object, const char* key) {
@@ -48,7 +56,7 @@ std::vector<std::string> texts_of(const json& object, const char* key) {
   for (const json& text : value) {
     if (!text.is_string())
       throw error("{}: expected texts, found among them {}", key, shown_field(text));
-    texts.push_back(text.get<std::string>());
+    texts.push_back(checked_text(text, key));
   }
   return texts;
 }
@@ -179,13 +187,14 @@ std::string_view fields_of(TaskKind kind) {
 }
 
 json parsed(const std::string& line) {
+  json value;
   try {
-    json value = json::parse(line);
-    if (!value.is_object()) throw error("expected an object, found {}", shown_field(value));
-    return value;
-  } catch (const json::exception& e) {
-    throw error("is not JSON: {}", library_message(e.what()));
+    value = parse_json_line(line);
+  } catch (const Error& defect) {
+    throw error("is not JSON: {}", defect.what());
   }
+  if (!value.is_object()) throw error("expected an object, found {}", shown_field(value));
+  return value;
 }
 
 // Returns false at the end.
