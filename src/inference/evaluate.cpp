@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 #include <numbers>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include <spdlog/spdlog.h>
@@ -24,13 +26,15 @@ namespace {
 struct RowResult {
   double loss = 0;  // sum over its targets, in nats
   double targets = 0;
-  double bytes = 0;  // of the targets' text; not a number if not known
+  double bytes = 0;    // of the targets' text; not a number if not known
+  double unknown = 0;  // the first target of which they are not
 };
 
-double text_bytes(const TextBytes* text, std::span<const int32_t> tokens,
-                  std::span<const int32_t> targets) {
+void add_text_bytes(const TextBytes* text, std::span<const int32_t> tokens,
+                    std::span<const int32_t> targets, RowResult& row) {
   const auto bytes = text ? text->of_targets(tokens, targets) : std::nullopt;
-  return bytes ? double(*bytes) : std::nan("");
+  row.bytes = bytes ? double(*bytes) : std::nan("");
+  if (text && !bytes) row.unknown = text->first_unknown(targets).value();
 }
 
 // Of sequences [slice.first, slice.first + slice.rows).
@@ -49,11 +53,10 @@ std::vector<RowResult> results_of(Llama& model, const ValidationSet& set,
         return all.subspan(size_t(row * batch.seq_len), size_t(batch.seq_len));
       };
       const auto loss = of_row(losses);
-      results.push_back(
-          {.loss = std::accumulate(loss.begin(), loss.end(), 0.0),
-           .targets = double(set.rows->valid_targets(batch.first_sequence + row)),
-           .bytes = text_bytes(options.text, of_row(std::span<const int32_t>(batch.tokens)),
-                               of_row(std::span<const int32_t>(batch.targets)))});
+      results.push_back({.loss = std::accumulate(loss.begin(), loss.end(), 0.0),
+                         .targets = double(set.rows->valid_targets(batch.first_sequence + row))});
+      add_text_bytes(options.text, of_row(std::span<const int32_t>(batch.tokens)),
+                     of_row(std::span<const int32_t>(batch.targets)), results.back());
     }
     progress.update(done + batch.rows);
     if (options.leave && options.leave()) break;
@@ -109,6 +112,23 @@ Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows,
   return mean;
 }
 
+// Once in a process, not at each evaluation and phase of a run.
+void warn_once(const std::string& message) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(message).second) spdlog::warn("{}", message);
+}
+
+void warn_of_unknown_text(std::span<const RowResult> rows, const EvaluationOptions& options) {
+  if (options.text == nullptr || !options.ranks.is_root()) return;
+  const auto row = std::ranges::find_if(
+      rows, [](double bytes) { return std::isnan(bytes); }, &RowResult::bytes);
+  if (row != rows.end())
+    warn_once("bits per byte are not reported: " +
+              options.text->why_unknown(int32_t(row->unknown)));
+}
+
 }  // namespace
 
 double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets,
@@ -147,6 +167,7 @@ ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
   }
   model.end_evaluation();
   result.all = mean_of(all, options.galore_batch_rows, "");
+  warn_of_unknown_text(all, options);
   return result;
 }
 
@@ -169,9 +190,12 @@ nlohmann::ordered_json validation_json(const ValidationResult& result) {
   return json;
 }
 
-std::optional<TextBytes> text_of_data(const DataConfig& data) {
+TextBytes text_of_data(const DataConfig& data) {
   const std::string tokenizer = tokenizer_of(data);
-  return tokenizer.empty() ? std::nullopt : TextBytes::of(Tokenizer::load(tokenizer));
+  return tokenizer.empty() ? TextBytes(
+                                 "no tokenizer of the data is known; name it with "
+                                 "data.tokenizer")
+                           : TextBytes::of(Tokenizer::load(tokenizer));
 }
 
 namespace {
@@ -245,14 +269,14 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
   llama.update_casts();
-  const std::optional<TextBytes> text = text_of_data(config.data);
+  const TextBytes text = text_of_data(config.data);
   return {.checkpoint = model.checkpoint,
           .step = model.step,
           .result = evaluate(llama, sets,
                              {.rows_per_batch = rows,
                               .tokens = config.eval.tokens,
                               .galore_batch_rows = galore_batch_rows(config),
-                              .text = text ? &*text : nullptr})};
+                              .text = &text})};
 }
 
 }  // namespace mpt

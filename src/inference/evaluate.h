@@ -51,8 +51,9 @@ struct EvaluationOptions {
   int64_t rows_per_batch;  // at most the model's micro-batch
   // Budget of a set in positions, rounded up to whole sequences; at most all of the set.
   int64_t tokens;
-  int64_t galore_batch_rows;                     // sequences per batch of galore_loss()
-  const TextBytes* text = nullptr;               // of the data's tokenizer, if it is known
+  int64_t galore_batch_rows;  // sequences per batch of galore_loss()
+  // Of the data's tokenizer. Why bytes are not known is a warning, once; null: nobody asks.
+  const TextBytes* text = nullptr;
   Communicator& ranks = Communicator::single();  // ranks that share the work
   // Asked between batches; if it says so, this rank leaves its part of the set, and all ranks the
   // evaluation after it. None: the evaluation is made to its end.
@@ -76,8 +77,8 @@ double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> v
 ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
                           const EvaluationOptions& options);
 
-// The tokenizer of the config's data, if it can be found (tokenizer_of()).
-std::optional<TextBytes> text_of_data(const DataConfig& data);
+// Of the tokenizer of the config's data (tokenizer_of()).
+TextBytes text_of_data(const DataConfig& data);
 
 // Validation loss of a checkpoint, on its run's data or on other shards.
 

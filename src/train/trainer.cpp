@@ -46,7 +46,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       total_steps_(total_steps(config)),
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
-      text_(validation_data_.empty() ? std::nullopt : text_of_data(config.data)),
+      text_(validation_data_.empty() ? TextBytes() : text_of_data(config.data)),
       samples_(config.eval.samples_every > 0 ? std::optional<RunSamples>(config) : std::nullopt),
       allocator_(device.make_allocator()),
       model_(config_, device, *allocator_, ranks),
@@ -279,7 +279,7 @@ std::optional<ValidationResult> Trainer::evaluation() {
   EvaluationOptions options{.rows_per_batch = batch_.micro_batch_rows,
                             .tokens = config_.eval.tokens,
                             .galore_batch_rows = galore_batch_rows(config_),
-                            .text = text_ ? &*text_ : nullptr,
+                            .text = &text_,
                             .ranks = ranks_};
   if (!changes_state) options.leave = [] { return StopSignal::received() != 0; };
   model_.all_gather_weights();

@@ -115,7 +115,7 @@ class Trainer {
   std::shared_ptr<const Mixture> train_data_;
   std::map<std::string, int64_t> former_tokens_;  // by corpus, of the run that this one continues
   std::vector<ValidationSet> validation_data_;
-  std::optional<TextBytes> text_;      // of the validation data
+  TextBytes text_;                     // of the validation data
   std::optional<RunSamples> samples_;  // if the run writes some
   std::unique_ptr<Allocator> allocator_;
   TrainingModel model_;

@@ -1,6 +1,8 @@
 // tokenizer.json and tiktoken files against tests/golden/subword, where the libraries of these files
 // gave the ids (make_subword_golden.py), and the tokenizer.json that exports write.
+#include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +10,7 @@
 #include "data/corpus/text_encoder.h"
 #include "data/data_files.h"
 #include "data/subword/subword_tokenizer.h"
+#include "data/text_bytes.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_files/tokenizer_json_reader.h"
 
@@ -51,6 +54,25 @@ TEST_P(SubwordGolden, TextsBecomeTheLibrarysIds) {
 TEST_P(SubwordGolden, IdsBecomeTheLibrarysText) {
   for (const json& c : cases_)
     EXPECT_EQ(tokenizer_.decode(c.at("ids").get<std::vector<int32_t>>()), c.at("decoded"));
+}
+
+// Of texts that the tokenizer keeps, behind the token that ends the one before.
+TEST_P(SubwordGolden, BytesOfTheTextAreCounted) {
+  const TextBytes text = TextBytes::of(tokenizer_);
+  const auto end = int32_t(std::max(tokenizer_.eos_id(), tokenizer_.bos_id()));
+  int64_t counted = 0;
+  for (const json& c : cases_) {
+    if (end < 0 || c.at("text") != c.at("decoded")) continue;
+    auto ids = c.at("ids").get<std::vector<int32_t>>();
+    ids.insert(ids.begin(), end);
+    const std::span all(ids);
+    const auto bytes = text.of_targets(all.first(ids.size() - 1), all.subspan(1));
+    if (!bytes) continue;
+    EXPECT_EQ(*bytes, std::ssize(c.at("text").get<std::string>())) << c.at("text");
+    ++counted;
+  }
+  const bool leaves_out = std::string(GetParam()).starts_with("characters");
+  EXPECT_TRUE(leaves_out ? counted == 0 : counted > 3) << counted;
 }
 
 TEST_P(SubwordGolden, EncodersWithACacheGiveTheSameIds) {

@@ -6,7 +6,9 @@
 
 #include "data/corpus/tokenize.h"
 #include "data/corpus/tokenizer_training.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
+#include "support/files.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 
@@ -190,6 +192,20 @@ TEST_F(MixtureRun, EvaluatesEachSetAndAll) {
   }
   EXPECT_FALSE(of_val.contains("validation"));
   EXPECT_FALSE(of_val.contains("val_bits_per_byte")) << "random ids have no text";
+}
+
+TEST_F(MixtureRun, SaysOnceWhyBitsPerByteAreUnknown) {
+  const std::string removes = R"({"type":"Split","pattern":{"String":"\n"},"behavior":"Removed",)"
+                              R"("invert":false})";
+  const std::string tokenizer = path() + "/tokenizer.json";
+  write_file_atomically(posix_file_system(), tokenizer,
+                        bytes_of(R"({"pre_tokenizer":)" + removes +
+                                 R"(,"model":{"type":"BPE","vocab":{"a":0,"b":60},"merges":[]}})"));
+  const CapturedLog log;
+  run("run", {"data.validation=" + path() + "/val_0.bin", "data.tokenizer=" + tokenizer,
+              "eval.every_steps=1", "train.steps=3"});
+  EXPECT_EQ(count(log.text(), "bits per byte are not reported: "), 1) << log.text();
+  EXPECT_TRUE(log.has(tokenizer + ": its pre_tokenizer leaves out text"));
 }
 
 TEST_F(MixtureRun, OfTwoTokenizersIsRefused) {

@@ -139,7 +139,29 @@ struct Splitter {
   }
 };
 
+// Whether a step, behind those before it, keeps the text of words.
+struct KeepsText {
+  bool in_words = false;  // the text has been split
+
+  bool operator()(const SplitText& split) {
+    in_words = true;
+    return split.behavior != SplitBehavior::kRemoved;
+  }
+  bool operator()(const MatchText&) { return in_words = true; }
+  bool operator()(const PrefixSpace&) const { return !in_words; }
+  bool operator()(const Metaspace& space) {
+    const bool adds_within = in_words && space.prepend == PrependScheme::kAlways;
+    in_words |= space.split;
+    return !adds_within;
+  }
+};
+
 }  // namespace
+
+bool PreTokenizer::keeps_text() const {
+  KeepsText keeps;
+  return std::ranges::all_of(steps_, [&](const Step& step) { return std::visit(keeps, step); });
+}
 
 void PreTokenizer::split(TextPieces& pieces) const {
   for (const Step& step : steps_) {

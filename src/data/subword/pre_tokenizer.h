@@ -74,6 +74,9 @@ class PreTokenizer {
   using Step = std::variant<SplitText, MatchText, PrefixSpace, Metaspace>;
 
   void add(Step step) { steps_.push_back(std::move(step)); }
+  // Whether the words of a text, joined, are the text, but for what stands for its spaces and one
+  // more before it.
+  [[nodiscard]] bool keeps_text() const;
   // Replaces the words of pieces.list by those they split into. Texts must be UTF-8.
   void split(TextPieces& pieces) const;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/subword/added_tokens.h"
+#include "data/subword/bpe.h"
 #include "data/subword/pre_tokenizer.h"
 #include "data/subword/subword_model.h"
 #include "data/subword/text_decoder.h"
@@ -25,6 +26,8 @@ struct SubwordParts {
   AddedTokens added;
   PreTokenizer pre_tokenizer;
   TextDecoder decoder;
+  Symbols symbols = Symbols::kCharacters;  // how pieces spell text
+  bool byte_fallback = false;              // pieces "<0x0A>" are bytes
   bool matches_special = true;  // tokenizer.json does, tiktoken's encode_ordinary() does not
   bool template_begins_with_bos = false;               // for readers that follow post_processor
   int64_t bos = -1, eos = -1, pad = -1, unknown = -1;  // -1: none

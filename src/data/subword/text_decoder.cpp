@@ -46,18 +46,6 @@ std::string valid_text(std::string_view bytes) {
   }
 }
 
-// The byte of "<0x0A>", or -1.
-int byte_of(std::string_view piece) {
-  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
-  int byte = 0;
-  for (const char c : piece.substr(3, 2)) {
-    const size_t digit = std::string_view("0123456789abcdefABCDEF").find(c);
-    if (digit == std::string_view::npos) return -1;
-    byte = byte * 16 + int(digit < 16 ? digit : digit - 6);
-  }
-  return byte;
-}
-
 std::string joined(const Pieces& pieces) {
   std::string text;
   for (const std::string& piece : pieces) text += piece;
@@ -87,7 +75,7 @@ struct Decode {
       bytes.clear();
     };
     for (const std::string& piece : pieces)
-      if (const int byte = byte_of(piece); byte >= 0) {
+      if (const int byte = byte_of_piece(piece); byte >= 0) {
         bytes += char(byte);
       } else {
         end_bytes();

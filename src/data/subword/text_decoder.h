@@ -29,10 +29,6 @@ class TextDecoder {
                             DecodeMetaspace>;
 
   void add(Step step) { steps_.push_back(std::move(step)); }
-  // Whether text is the bytes that the pieces spell one after the other (byte_level_text()).
-  [[nodiscard]] bool joins_bytes() const {
-    return steps_.size() == 1 && std::holds_alternative<DecodeByteLevel>(steps_.front());
-  }
   // Bytes that are not UTF-8 become U+FFFD. Without steps, spaces are between the pieces.
   [[nodiscard]] std::string decode(std::vector<std::string> pieces) const;
 

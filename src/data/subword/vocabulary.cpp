@@ -65,6 +65,17 @@ const std::string* Vocabulary::text_of(int64_t id) const {
   return id < 0 || id >= size() ? nullptr : texts_[size_t(id)];
 }
 
+int byte_of_piece(std::string_view piece) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
+  int byte = 0;
+  for (const char c : piece.substr(3, 2)) {
+    const size_t digit = std::string_view("0123456789abcdefABCDEF").find(c);
+    if (digit == std::string_view::npos) return -1;
+    byte = byte * 16 + int(digit < 16 ? digit : digit - 6);
+  }
+  return byte;
+}
+
 std::string byte_level_text(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {

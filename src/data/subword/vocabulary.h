@@ -44,6 +44,9 @@ inline size_t character_bytes(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
+// The byte that a piece such as "<0x0A>" stands for, or -1.
+int byte_of_piece(std::string_view piece);
+
 // Bytes spelled as printable characters, as GPT-2's vocabulary has them.
 
 std::string byte_level_text(std::string_view bytes);

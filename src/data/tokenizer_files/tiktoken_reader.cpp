@@ -200,6 +200,7 @@ SubwordTokenizer read_tiktoken(std::string_view with_settings) {
   SubwordParts parts;
   parts.pre_tokenizer.add(MatchText{pattern_of(root["pattern"])});
   parts.vocabulary = vocabulary_of(pieces);
+  parts.symbols = Symbols::kBytes;
   parts.model = std::make_unique<Bpe>(*parts.vocabulary, merges_of(pieces),
                                       BpeOptions{.symbols = Symbols::kBytes, .whole_words = true});
   std::vector<AddedToken> special = special_tokens(root["special_tokens"], *parts.vocabulary);

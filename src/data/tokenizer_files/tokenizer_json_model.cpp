@@ -83,8 +83,9 @@ ReadModel read_bpe(const JsonNode& node, Symbols symbols) {
   ReadModel read{.vocabulary = bpe_vocabulary(node["vocab"]), .model = nullptr};
   const JsonNode unknown = node["unk_token"];
   if (!unknown.is_null()) read.unknown = read.vocabulary->id_of(unknown.text());
+  read.byte_fallback = node["byte_fallback"].flag_or(false);
   const BpeOptions options{.symbols = symbols,
-                           .byte_fallback = node["byte_fallback"].flag_or(false),
+                           .byte_fallback = read.byte_fallback,
                            .fuse_unknown = node["fuse_unk"].flag_or(false),
                            .whole_words = node["ignore_merges"].flag_or(false),
                            .has_unknown = !unknown.is_null(),
@@ -117,10 +118,10 @@ ReadModel read_unigram(const JsonNode& node, Symbols symbols) {
   if (!unknown.is_null()) read.unknown = unknown.count();
   if (read.unknown >= std::ssize(scores))
     unknown.refuse(fmt::format("expected an id below {}", scores.size()));
+  read.byte_fallback = node["byte_fallback"].flag_or(false);
   read.model = std::make_unique<Unigram>(
       *read.vocabulary, std::move(scores),
-      UnigramOptions{.unknown = int32_t(read.unknown),
-                     .byte_fallback = node["byte_fallback"].flag_or(false)});
+      UnigramOptions{.unknown = int32_t(read.unknown), .byte_fallback = read.byte_fallback});
   return read;
 }
 

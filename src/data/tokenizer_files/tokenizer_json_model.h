@@ -17,6 +17,7 @@ struct ReadModel {
   std::unique_ptr<Vocabulary> vocabulary;
   std::unique_ptr<SubwordModel> model;
   int64_t unknown = -1;  // -1: none
+  bool byte_fallback = false;
 };
 
 // BPE or Unigram. Throws Error naming the key, what was found and what would be accepted.

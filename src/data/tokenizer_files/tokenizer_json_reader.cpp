@@ -155,6 +155,8 @@ SubwordTokenizer read_tokenizer_json(std::string_view content) {
   parts.vocabulary = std::move(model.vocabulary);
   parts.model = std::move(model.model);
   parts.unknown = model.unknown;
+  parts.symbols = read.symbols;
+  parts.byte_fallback = model.byte_fallback;
   parts.added =
       AddedTokens(added_tokens(root["added_tokens"], *parts.vocabulary), parts.normalizer);
   parts.decoder = read_decoder(root["decoder"]);
