@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/console.h"
@@ -168,10 +169,20 @@ int run(const std::vector<std::string>& arguments) {
   return parse_and_run(program, arguments);
 }
 
+// Every shard of a run stays open, and the usual limit is 1,024 files.
+void allow_many_files() {
+  constexpr rlim_t kEnough = 1 << 16;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnough));
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, as in `| head`, must not kill a training run
+  allow_many_files();
   log_to_standard_error();
   try {
     return run(arguments);

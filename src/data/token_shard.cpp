@@ -3,16 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
-#include <utility>
 #include <vector>
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/check.h"
 #include "core/io/file_system.h"
@@ -20,40 +12,10 @@
 namespace mpt {
 namespace {
 
-std::string last_failure() { return std::generic_category().message(errno); }
-
-}  // namespace
-
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  require_regular_file(path_);
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) throw error("{}: cannot be opened for reading: {}", path_, last_failure());
-  struct stat status {};
-  void* address = nullptr;
-  if (::fstat(file, &status) == 0 && status.st_size > 0)
-    address = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0);
-  const std::string failure = address == MAP_FAILED ? last_failure() : "";
-  ::close(file);
-  if (!failure.empty()) throw error("{}: cannot be mapped into memory: {}", path_, failure);
-  if (address != nullptr)
-    data_ = {static_cast<const std::byte*>(address), static_cast<size_t>(status.st_size)};
-}
-
-MappedFile::~MappedFile() {
-  if (!data_.empty()) ::munmap(const_cast<std::byte*>(data_.data()), data_.size());
-}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
-  return *this;
-}
-
-namespace {
-
 static_assert(std::endian::native == std::endian::little,
-              "shards are little-endian and mapped as they are");
+              "shards are little-endian and read as they are");
 
+constexpr int64_t kHashedPiece = int64_t{4} << 20;  // bytes
 constexpr int64_t kHeaderWords = 256;
 constexpr int64_t kShardHeaderBytes = kHeaderWords * 4;
 
@@ -65,41 +27,47 @@ struct ShardFormat {
 constexpr std::array kFormats{ShardFormat{20240520, 1, TokenWidth::kUint16},
                               ShardFormat{20240801, 7, TokenWidth::kUint32}};
 
-std::array<int32_t, 3> header_of(const MappedFile& file) {
-  if (static_cast<int64_t>(file.bytes().size()) < kShardHeaderBytes)
-    throw error("{}: has {} bytes, too few for a token shard, whose header alone takes {}",
-                file.path(), file.bytes().size(), kShardHeaderBytes);
-  std::array<int32_t, 3> words;
-  std::memcpy(words.data(), file.bytes().data(), sizeof words);
+using HeaderWords = std::array<int32_t, 3>;
+
+std::unique_ptr<const ReadableFile> open_shard(const std::string& path) {
+  require_regular_file(path);
+  return posix_file_system().open_read(path);
+}
+
+HeaderWords header_of(const ReadableFile& file, const std::string& path) {
+  if (file.size() < kShardHeaderBytes)
+    throw error("{}: has {} bytes, too few for a token shard, whose header alone takes {}", path,
+                file.size(), kShardHeaderBytes);
+  HeaderWords words;
+  file.read(0, std::as_writable_bytes(std::span(words)));
   return words;
 }
 
-TokenWidth width_of(const MappedFile& file) {
-  const auto header = header_of(file);
+TokenWidth width_of(const HeaderWords& header, const std::string& path) {
   for (const ShardFormat& format : kFormats) {
     if (header[0] != format.magic) continue;
     if (header[1] == format.version) return format.width;
-    throw error("{}: header word 1 is version {}; magic {} requires version {}", file.path(),
-                header[1], format.magic, format.version);
+    throw error("{}: header word 1 is version {}; magic {} requires version {}", path, header[1],
+                format.magic, format.version);
   }
   throw error(
       "{}: header word 0 is {}, not the magic of a token shard: {} (uint16 tokens) or {} (uint32 "
       "tokens)",
-      file.path(), header[0], kFormats[0].magic, kFormats[1].magic);
+      path, header[0], kFormats[0].magic, kFormats[1].magic);
 }
 
-int64_t tokens_of(const MappedFile& file, TokenWidth width) {
-  const int64_t tokens = header_of(file)[2];
+int64_t tokens_of(const HeaderWords& header, TokenWidth width, const std::string& path,
+                  int64_t found) {
+  const int64_t tokens = header[2];
   if (tokens <= 0)
-    throw error("{}: header word 2 is {} tokens; expected 1 to {}", file.path(), tokens,
+    throw error("{}: header word 2 is {} tokens; expected 1 to {}", path, tokens,
                 kMaxTokensPerShard);
   const int64_t expected = kShardHeaderBytes + tokens * bytes_of(width);
-  const auto found = static_cast<int64_t>(file.bytes().size());
   if (found != expected)
     throw error(
         "{}: has {} bytes, but the {} tokens of {} bytes in its header need exactly {}; the file "
         "is {}",
-        file.path(), found, tokens, bytes_of(width), expected,
+        path, found, tokens, bytes_of(width), expected,
         found < expected ? "truncated" : "too long");
   return tokens;
 }
@@ -119,37 +87,61 @@ uint32_t widen(const std::byte* from, std::span<int32_t> out) {
 
 }  // namespace
 
-TokenShard::TokenShard(const std::string& path)
-    : file_(path), width_(width_of(file_)), tokens_(tokens_of(file_, width_)) {}
+TokenShard::TokenShard(const std::string& path) : path_(path), file_(open_shard(path)) {
+  const HeaderWords header = header_of(*file_, path_);
+  width_ = width_of(header, path_);
+  tokens_ = tokens_of(header, width_, path_, file_->size());
+}
 
-std::span<const std::byte> TokenShard::payload() const {
-  return file_.bytes().subspan(kShardHeaderBytes);
+void TokenShard::read_stored(int64_t offset, std::span<std::byte> target) const {
+  file_->read(kShardHeaderBytes + offset, target);
 }
 
 void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const {
-  const auto count = static_cast<int64_t>(out.size());
-  check(first >= 0 && first + count <= tokens_, "{}: cannot read {} tokens at {} of {}", path(),
-        count, first, tokens_);
-  const std::byte* from = payload().data() + first * bytes_of(width_);
-  const uint32_t largest =
-      width_ == TokenWidth::kUint16 ? widen<uint16_t>(from, out) : widen<uint32_t>(from, out);
-  if (count == 0 || largest < vocab_size) return;
-  const auto bad = std::find_if(out.begin(), out.end(), [&](int32_t token) {
-    return static_cast<uint32_t>(token) >= vocab_size;
-  });
-  throw error("{}: token {} at position {} is outside the vocabulary, whose ids are 0 to {}",
-              path(), static_cast<uint32_t>(*bad), first + (bad - out.begin()), vocab_size - 1);
-}
-
-void TokenShard::check_tokens_below(int64_t vocab_size) const {
-  std::vector<int32_t> buffer(size_t{1} << 16);
-  for (int64_t first = 0; first < tokens_; first += static_cast<int64_t>(buffer.size())) {
-    const int64_t count = std::min<int64_t>(tokens_ - first, static_cast<int64_t>(buffer.size()));
-    read(first, std::span(buffer).first(static_cast<size_t>(count)), vocab_size);
+  check(first >= 0 && first + std::ssize(out) <= tokens_, "{}: cannot read {} tokens at {} of {}",
+        path(), out.size(), first, tokens_);
+  constexpr size_t kPiece = 8192;                           // tokens
+  std::array<std::byte, kPiece * sizeof(uint32_t)> stored;  // NOLINT: filled before it is read
+  while (!out.empty()) {
+    const std::span<int32_t> piece = out.first(std::min(out.size(), kPiece));
+    const int64_t width = bytes_of(width_);
+    read_stored(first * width, std::span(stored).first(piece.size() * size_t(width)));
+    const uint32_t largest = width_ == TokenWidth::kUint16 ? widen<uint16_t>(stored.data(), piece)
+                                                           : widen<uint32_t>(stored.data(), piece);
+    if (largest >= vocab_size) refuse_token(piece, first, vocab_size);
+    first += std::ssize(piece);
+    out = out.subspan(piece.size());
   }
 }
 
-std::string TokenShard::content_hash() const { return hash_bytes(payload()); }
+// One of the tokens from `first` on.
+void TokenShard::refuse_token(std::span<const int32_t> tokens, int64_t first,
+                              int64_t vocab_size) const {
+  const auto bad = std::ranges::find_if(
+      tokens, [&](int32_t token) { return static_cast<uint32_t>(token) >= vocab_size; });
+  throw error("{}: token {} at position {} is outside the vocabulary, whose ids are 0 to {}",
+              path(), static_cast<uint32_t>(*bad), first + (bad - tokens.begin()), vocab_size - 1);
+}
+
+void TokenShard::check_tokens_below(int64_t vocab_size, int64_t count) const {
+  const int64_t end = std::min(count, tokens_);
+  std::vector<int32_t> buffer(size_t{1} << 16);
+  for (int64_t first = 0; first < end; first += std::ssize(buffer))
+    read(first, std::span(buffer).first(size_t(std::min(end - first, std::ssize(buffer)))),
+         vocab_size);
+}
+
+std::string TokenShard::content_hash() const {
+  const int64_t end = tokens_ * bytes_of(width_);
+  std::vector<std::byte> buffer(size_t(std::min(kHashedPiece, end)));
+  Hasher hasher;
+  for (int64_t at = 0; at < end; at += kHashedPiece) {
+    const auto piece = std::span(buffer).first(size_t(std::min(kHashedPiece, end - at)));
+    read_stored(at, piece);
+    hasher.update(piece);
+  }
+  return hasher.hex();
+}
 
 TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs)
     : width_(width), file_(fs, std::move(path)) {
@@ -162,14 +154,14 @@ namespace {
 // Feeds the saved tokens to the hasher. Returns the bytes that they and the header take.
 int64_t read_saved(FileSystem& fs, const std::string& path, TokenWidth width,
                    const TokenShardWriter::Saved& saved, Hasher& hasher) {
-  constexpr int64_t kPiece = int64_t{4} << 20;
   const std::string temporary = OutputFile::temporary_of(path);
   if (!fs.exists(temporary) && fs.exists(path)) fs.rename(path, temporary);
   const auto file = fs.open_read(temporary);
   const int64_t end = kShardHeaderBytes + saved.tokens * bytes_of(width);
-  std::vector<std::byte> buffer(static_cast<size_t>(kPiece));
-  for (int64_t at = kShardHeaderBytes; at < end; at += kPiece) {
-    const auto piece = std::span(buffer).first(static_cast<size_t>(std::min(kPiece, end - at)));
+  std::vector<std::byte> buffer(static_cast<size_t>(kHashedPiece));
+  for (int64_t at = kShardHeaderBytes; at < end; at += kHashedPiece) {
+    const auto piece =
+        std::span(buffer).first(static_cast<size_t>(std::min(kHashedPiece, end - at)));
     file->read(at, piece);
     hasher.update(piece);
   }

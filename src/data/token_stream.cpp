@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
 
 #include "core/check.h"
@@ -20,30 +19,43 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24);
 
-std::span<const uint64_t> starts_of(const MappedFile& file, int64_t tokens_of_shard) {
-  const auto bytes = file.bytes();
+// Throws Error unless the file has the size that its header says.
+Header header_of(const ReadableFile& file, const std::string& path, int64_t tokens_of_shard) {
   Header header{};
-  if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
+  const int64_t size = file.size();
+  if (size >= int64_t{sizeof header}) file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   if (header.magic != kIndexMagic)
-    throw error("{}: does not begin with MPTDOCS1; not a document index", file.path());
-  const uint64_t room = (bytes.size() - sizeof header) / sizeof(uint64_t);
-  if (header.documents != room || bytes.size() % sizeof(uint64_t) != 0)
-    throw error("{}: lists {} documents, but its {} bytes hold {}", file.path(), header.documents,
-                bytes.size(), room);
+    throw error("{}: does not begin with MPTDOCS1; not a document index", path);
+  const uint64_t room = (static_cast<uint64_t>(size) - sizeof header) / sizeof(uint64_t);
+  if (header.documents != room || static_cast<uint64_t>(size) % sizeof(uint64_t) != 0)
+    throw error("{}: lists {} documents, but its {} bytes hold {}", path, header.documents, size,
+                room);
   if (header.tokens != static_cast<uint64_t>(tokens_of_shard))
-    throw error("{}: belongs to a shard of {} tokens, but the one beside it has {}", file.path(),
+    throw error("{}: belongs to a shard of {} tokens, but the one beside it has {}", path,
                 header.tokens, tokens_of_shard);
-  return {reinterpret_cast<const uint64_t*>(bytes.data() + sizeof header), room};
+  return header;
 }
 
-void check_order(const MappedFile& file, std::span<const uint64_t> starts,
-                 int64_t tokens_of_shard) {
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const bool increasing = i == 0 || starts[i] > starts[i - 1];
-    if (!increasing || starts[i] >= static_cast<uint64_t>(tokens_of_shard))
-      throw error("{}: document {} begins at {}; expected increasing positions below {}",
-                  file.path(), i, starts[i], tokens_of_shard);
+std::vector<uint32_t> starts_of(const std::string& path, int64_t tokens_of_shard) {
+  require_regular_file(path);
+  const auto file = posix_file_system().open_read(path);
+  const auto documents = size_t(header_of(*file, path, tokens_of_shard).documents);
+  std::vector<uint32_t> starts;
+  starts.reserve(documents);
+  std::array<uint64_t, 4096> buffer;  // NOLINT: filled before it is read
+  while (starts.size() < documents) {
+    const auto piece = std::span(buffer).first(std::min(buffer.size(), documents - starts.size()));
+    file->read(int64_t(sizeof(Header) + starts.size() * sizeof(uint64_t)),
+               std::as_writable_bytes(piece));
+    for (const uint64_t start : piece) {
+      const bool increasing = starts.empty() || start > starts.back();
+      if (!increasing || start >= static_cast<uint64_t>(tokens_of_shard))
+        throw error("{}: document {} begins at {}; expected increasing positions below {}", path,
+                    starts.size(), start, tokens_of_shard);
+      starts.push_back(static_cast<uint32_t>(start));
+    }
   }
+  return starts;
 }
 
 }  // namespace
@@ -55,13 +67,10 @@ std::string index_path_of(const std::string& shard_path) {
 }
 
 DocumentIndex::DocumentIndex(const std::string& path, int64_t tokens_of_shard)
-    : file_(path), starts_(starts_of(file_, tokens_of_shard)) {
-  check_order(file_, starts_, tokens_of_shard);
-}
+    : starts_(starts_of(path, tokens_of_shard)) {}
 
 int64_t DocumentIndex::documents_until(int64_t position) const {
-  return std::upper_bound(starts_.begin(), starts_.end(), static_cast<uint64_t>(position)) -
-         starts_.begin();
+  return std::upper_bound(starts_.begin(), starts_.end(), position) - starts_.begin();
 }
 
 void write_document_index(const std::string& path, std::span<const uint64_t> starts,

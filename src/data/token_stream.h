@@ -28,12 +28,13 @@ std::string index_path_of(const std::string& shard_path);
 
 class DocumentIndex {
  public:
-  // Throws Error if the file is missing, damaged or for a shard with another number of tokens.
+  // Reads the file. Throws Error if it is missing, damaged or for a shard with another number of
+  // tokens.
   DocumentIndex(const std::string& path, int64_t tokens_of_shard);
 
   [[nodiscard]] int64_t documents() const { return static_cast<int64_t>(starts_.size()); }
   [[nodiscard]] int64_t start(int64_t document) const {
-    return static_cast<int64_t>(starts_[static_cast<size_t>(document)]);
+    return starts_[static_cast<size_t>(document)];
   }
   // Where a document begins; tokens() for documents().
   [[nodiscard]] int64_t document_begin(int64_t number) const;
@@ -41,8 +42,7 @@ class DocumentIndex {
   [[nodiscard]] int64_t documents_until(int64_t position) const;
 
  private:
-  MappedFile file_;
-  std::span<const uint64_t> starts_;
+  std::vector<uint32_t> starts_;  // below the tokens of a shard
 };
 
 // Writes the index of one shard.

@@ -152,6 +152,21 @@ TEST(TokenShard, WrongSizesMissingFilesAndDirectories) {
   expect_error([&] { TokenShard shard(directory); }, {directory, "directory"});
 }
 
+// Within a page of memory as beyond it.
+TEST(TokenShard, OneThatShrinksIsAnErrorThatNamesIt) {
+  for (const int64_t tokens : {100, 100'000}) {
+    const std::string path =
+        test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(tokens, 0, 100));
+    const TokenShard shard(path);
+    std::filesystem::resize_file(path, 1024 + 60);
+    std::vector<int32_t> out(30);
+    EXPECT_NO_THROW(shard.read(0, out, 100)) << "what is left";
+    expect_error([&] { shard.read(1, out, 100); }, {path, "ends at byte 1084"});
+    expect_error([&] { shard.check_tokens_below(100); }, {path, "ends at byte 1084"});
+    expect_error([&] { (void)shard.content_hash(); }, {path, "ends at byte 1084"});
+  }
+}
+
 TEST(TokenShard, TokenOutsideTheVocabularyIsNamedWithItsPosition) {
   auto tokens = test::counting_tokens(200000, 0, 1000);
   tokens[150001] = 1000;

@@ -239,14 +239,21 @@ class PosixReadableFile final : public ReadableFile {
       const ssize_t count = ::pread(file_.get(), target.data(), target.size(), offset);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail(path_, "reading failed", errno);
-      if (count == 0)
-        throw error("{}: ends at byte {}; expected {} more", path_, offset, target.size());
+      if (count == 0) fail_at_end(offset, target.size());
       target = target.subspan(static_cast<size_t>(count));
       offset += count;
     }
   }
 
  private:
+  // A file that was cut may end far before `offset`.
+  [[noreturn]] void fail_at_end(int64_t offset, size_t expected) const {
+    struct stat status {};
+    const int64_t end = ::fstat(file_.get(), &status) == 0 ? int64_t(status.st_size) : offset;
+    throw error("{}: ends at byte {}; expected {} more{}", path_, std::min(end, offset), expected,
+                end < offset ? fmt::format(" at byte {}", offset) : "");
+  }
+
   std::string path_;
   Descriptor file_;
   int64_t size_ = 0;
