@@ -9,8 +9,8 @@
 # The first argument is the number of ranks here, all others are mpretrain's. Each rank gets the variables that torchrun
 # sets; they meet at MASTER_PORT + 1 of this machine, by default a port made of this script's process number. Of NNODES
 # machines, all with as many ranks, this is number NODE_RANK, counted from 0; they meet at the first, MASTER_ADDR, and
-# RUN_ID keeps runs apart that meet at one port. kubernetes.yaml starts it so. SIGINT, SIGTERM and SIGUSR1 to this script
-# go to all ranks, which save a checkpoint and end. When one fails, the others are sent SIGTERM, and 30 seconds later
+# RUN_ID keeps runs apart that meet at one port. kubernetes.yaml starts it so. SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 to
+# this script go to all ranks, which save a checkpoint and end. When one fails, the others are sent SIGTERM, and 30 seconds later
 # SIGKILL; the status of the first that failed is this script's. Ranks on the CPU need MPI: mpirun.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
@@ -48,7 +48,7 @@ signal_all() {
 
 # From here on every job has a process group of its own: a Ctrl-C reaches the ranks once, from here.
 set -m
-for name in INT TERM USR1; do
+for name in INT TERM USR1 USR2; do
   # shellcheck disable=SC2064
   trap "signal_all $name" $name
 done

@@ -6,8 +6,8 @@
 #   MPIRUN_ARGUMENTS='--hostfile hosts' scripts/launch/mpirun.sh 8 --config 60m_bf16.json
 #
 # The first argument is the number of ranks, all others are mpretrain's. Each rank gets the same number of whole
-# cores: ranks that share cores take several times as long. SIGINT, SIGTERM and SIGUSR1 to this script make the
-# ranks save the last finished step and end with status 75, which is this script's as well; --resume auto
+# cores: ranks that share cores take several times as long. SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 to this script make
+# the ranks save the last finished step and end with status 75, which is this script's as well; --resume auto
 # continues it. A second SIGINT or SIGTERM ends them within seconds.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
@@ -42,7 +42,7 @@ if command -v setpriv >/dev/null; then apart+=(setpriv --pdeathsig TERM); fi
 # mpirun passes SIGUSR1 on, whereas at a SIGTERM it kills the ranks within seconds, in the middle of their saving.
 next=USR1
 trap 'kill -s "$next" $! 2>/dev/null || true; next=TERM' INT TERM
-trap 'kill -s USR1 $! 2>/dev/null || true' USR1
+trap 'kill -s USR1 $! 2>/dev/null || true' USR1 USR2
 status=0
 wait $! || status=$?
 while kill -0 $! 2>/dev/null; do wait $! && status=0 || status=$?; done  # a signal ends a wait early

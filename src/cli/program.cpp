@@ -169,6 +169,12 @@ int run(const std::vector<std::string>& arguments) {
   return parse_and_run(program, arguments);
 }
 
+// A write that cannot be made is an error with a name, and no signal that kills: to a closed pipe, as
+// in `| head`, or beyond a limit on the size of files.
+void let_writes_fail() {
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+}
+
 // Every shard of a run stays open, and the usual limit is 1,024 files.
 void allow_many_files() {
   constexpr rlim_t kEnough = 1 << 16;
@@ -181,7 +187,7 @@ void allow_many_files() {
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, as in `| head`, must not kill a training run
+  let_writes_fail();
   allow_many_files();
   log_to_standard_error();
   try {

@@ -34,9 +34,9 @@ void add_train(CLI::App& program) {
       ->expected(0, 1)
       ->excludes(resume);
   verb->footer(
-      "SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and SIGHUP stop a run: it saves the last finished step "
-      "and exits with status 75; --resume\nlatest continues it bit for bit. A second SIGINT or "
-      "SIGTERM ends it at once. Under nohup it does not notice SIGHUP.");
+      "SIGINT (Ctrl-C), SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and SIGHUP stop a run: it saves the "
+      "last finished step and exits with status\n75; --resume latest continues it bit for bit. A "
+      "second SIGINT or SIGTERM ends it at once. Under nohup it does not notice SIGHUP.");
   verb->callback([command] {
     command->program = version_text();
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);

@@ -14,7 +14,7 @@
 namespace mpt {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP};
 
 // Indexed by StopPoint.
 constexpr std::array<std::string_view, 6> kAnswers{

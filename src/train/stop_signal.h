@@ -1,9 +1,10 @@
-// SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask a run to save and stop. The handler prints an answer at
-// once.
+// SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and SIGHUP ask a run to save and stop. The handler
+// prints an answer at once.
 //
-// A second SIGINT or SIGTERM ends the process by the default action. SIGUSR1, which launchers send
-// (perhaps repeatedly) before a time limit, and SIGHUP, of a terminal that is closed, never end the
-// process. A SIGHUP that is ignored, as under nohup, stays so.
+// A second SIGINT or SIGTERM ends the process by the default action. SIGUSR1 and SIGUSR2, which
+// launchers and schedulers send (perhaps repeatedly) before a time limit, SIGXCPU, which the kernel
+// sends every second beyond a limit on processor time, and SIGHUP, of a terminal that is closed,
+// never end the process. A SIGHUP that is ignored, as under nohup, stays so.
 #pragma once
 
 #include <cstdint>

@@ -88,14 +88,18 @@ TEST_F(CommitCommandTest, FailuresAreTold) {
       << log_.text();
 }
 
-// The program itself ignores the signal of a closed pipe.
-TEST_F(CommitCommandTest, APipeMayBeClosed) {
-  const auto before = std::signal(SIGPIPE, SIG_IGN);
-  CommitCommand command("yes | head -n 1", file("log"));
+// The program itself ignores the signals of a closed pipe and of a file that may not grow.
+TEST_F(CommitCommandTest, HasTheUsualSignalsOfWrites) {
+  const std::vector<int> ignored{SIGPIPE, SIGXFSZ};
+  std::vector<void (*)(int)> before;
+  for (const int signal : ignored) before.push_back(std::signal(signal, SIG_IGN));
+  CommitCommand command("yes | head -n 1; grep SigIgn /proc/self/status", file("log"));
   command.committed(1, "x");
   command.finish();
-  std::signal(SIGPIPE, before);
-  EXPECT_EQ(text("log"), "y\n");
+  for (size_t i = 0; i < ignored.size(); ++i) std::signal(ignored[i], before[i]);
+  EXPECT_TRUE(text("log").starts_with("y\nSigIgn:")) << text("log");
+  const uint64_t left = std::stoull(text("log").substr(text("log").rfind('\t')), nullptr, 16);
+  for (const int signal : ignored) EXPECT_EQ(left >> (signal - 1) & 1, 0u) << strsignal(signal);
 }
 
 TEST_F(CommitCommandTest, IsWaitedForInPieces) {

@@ -60,6 +60,18 @@ TEST_F(Messages, AnotherLengthIsToldInOneLine) {
   EXPECT_TRUE(has(lines[0], "at step 5")) << lines[0];
 }
 
+// As a full disk is, and not a signal that kills the run.
+TEST_F(Messages, AFileThatMayNotGrowIsNamed) {
+  const ProgramResult result = run_program(
+      {"-c", "ulimit -f 8; exec \"$0\" --config config.json --set name=limited", program_to_test()},
+      {.cwd = scene_.path(), .program = "/bin/sh"});
+  EXPECT_FALSE(result.signalled) << result.signal;
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_TRUE(has(result.err, "mpretrain: error: ")) << result.err;
+  EXPECT_TRUE(has(result.err, "runs/limited/")) << result.err;
+  EXPECT_TRUE(has(result.err, "File too large")) << result.err;
+}
+
 TEST_F(Messages, OneIsNoPlural) {
   const ProgramResult result = run({"generate", "--checkpoint", "runs/tiny", "--prompt", "abc",
                                     "--max-tokens", "1", "--threads", "1"});

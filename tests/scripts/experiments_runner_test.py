@@ -249,7 +249,7 @@ class LaunchScripts(WithFakes):
         )
 
     def test_mpirun_ends_with_the_status_of_a_run_that_was_stopped(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
             process = self.start([ROOT / "scripts/launch/mpirun.sh", "2"], 75)
             process.send_signal(number)
             self.assertEqual(process.wait(30), 75)

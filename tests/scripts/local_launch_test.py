@@ -28,7 +28,7 @@ def ended(number, _):
     (here / f"signal_{{rank}}").write_text(signal.Signals(number).name)
     if what != "deaf":
         sys.exit(0)
-for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
     signal.signal(getattr(signal, name), ended)
 part = here / f"part_{{rank}}"
 part.write_text(json.dumps(dict(os.environ)))
@@ -142,7 +142,7 @@ class LocalLaunch(unittest.TestCase):
                 self.assertIn(part, said)
 
     def test_signals_go_to_all_ranks(self):
-        for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+        for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
             with self.subTest(signal=name):
                 process = self.start("wait", "wait", "wait")
                 self.environments(3)

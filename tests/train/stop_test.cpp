@@ -2,6 +2,7 @@
 // exits with status 75, and resumes as if uninterrupted.
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -159,13 +160,18 @@ TEST_F(Stop, ASecondSignalEndsAtOnceAndLosesNothingThatIsSaved) {
   expect_undisturbed("run", more);
 }
 
-TEST_F(Stop, SigusrNeverEndsARun) {
-  auto running = std::async(std::launch::async, [&] { return run_program(arguments("run")); });
-  ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
-  for (const pid_t process : processes())
-    for (const int signal : {SIGSTOP, SIGUSR1, SIGTERM, SIGCONT, SIGUSR1}) ::kill(process, signal);
-  const ProgramResult stopped = running.get();
-  EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
+// The notices of schedulers, of which several may come, and of a limit on processor time.
+TEST_F(Stop, ANoticeNeverEndsARun) {
+  for (const int notice : {SIGUSR1, SIGUSR2, SIGXCPU}) {
+    posix_file_system().remove_tree(run_directory(config("run")));
+    auto running = std::async(std::launch::async, [&] { return run_program(arguments("run")); });
+    ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
+    for (const pid_t process : processes())
+      for (const int signal : {SIGSTOP, notice, SIGTERM, SIGCONT, notice}) ::kill(process, signal);
+    const ProgramResult stopped = running.get();
+    EXPECT_EQ(stopped.exit_code, kStopped) << strsignal(notice) << stopped.err;
+    EXPECT_GE(newest_checkpoint(config("run")), 1);
+  }
 }
 
 TEST_F(Stop, AClosedTerminalSavesUnlessItIsIgnored) {
