@@ -36,7 +36,8 @@ void add_train(CLI::App& program) {
   verb->footer(
       "SIGINT (Ctrl-C), SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and SIGHUP stop a run: it saves the "
       "last finished step and exits with status\n75; --resume latest continues it bit for bit. A "
-      "second SIGINT or SIGTERM ends it at once. Under nohup it does not notice SIGHUP.");
+      "second SIGINT or SIGTERM ends it at once. Under nohup it does not notice SIGHUP.\nAn error "
+      "of data, evaluation or logging ends a run in the same way, but with status 1.");
   verb->callback([command] {
     command->program = version_text();
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
@@ -56,7 +57,8 @@ void add_plan(CLI::App& program) {
       "--json", [command] { command->format = PlanFormat::kJson; }, "print JSON");
   verb->add_flag_callback(
       "--check", [command] { command->check = PlanCheck::kYes; },
-      "exit with status 1 if the run could not start, and say why");
+      "exit with status 1 if the run could not start, and say why; reads all tokens of shards "
+      "without a manifest");
   verb->add_flag("--resume", command->resume,
                  "plan for a run that goes on: its directory may hold checkpoints");
   verb->callback([command] { run_plan(*command); });

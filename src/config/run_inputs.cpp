@@ -173,13 +173,13 @@ MixtureOrder mixture_order(const RunConfig& config) {
   return MixtureOrder(std::move(segments));
 }
 
-std::shared_ptr<const Mixture> open_training_data(const RunConfig& config) {
+std::shared_ptr<const Mixture> open_training_data(const RunConfig& config, int64_t scanned_tokens) {
   require_training_data(config);
   for (const CorpusConfig& corpus : config.data.train)
     require_shards("data.train", corpus.files, "train");
   require_tokenizer(config.data.tokenizer);
-  const SequenceOptions options =
-      options_of(config, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
+  SequenceOptions options = options_of(config, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
+  options.scanned_tokens = scanned_tokens;
   std::vector<Corpus> corpora;
   for (const CorpusConfig& corpus : config.data.train)
     corpora.push_back({corpus.name, open(options, corpus.files)});

@@ -52,9 +52,13 @@ std::optional<Tokenizer> open_tokenizer(const RunConfig& config);
 int64_t first_step_of(const MixturePhaseConfig& phase, int64_t steps);
 // The order in which the config mixes its corpora, from the first row of the run on.
 MixtureOrder mixture_order(const RunConfig& config);
+// Tokens of a corpus without a manifest that are compared with the vocabulary when it is opened: a
+// tenth of a second's reading.
+inline constexpr int64_t kScannedTokens = 100'000'000;
 // All corpora, in that order. Throws Error if the shards, the tokenizer and the model's vocabulary
 // do not match.
-std::shared_ptr<const Mixture> open_training_data(const RunConfig& config);
+std::shared_ptr<const Mixture> open_training_data(const RunConfig& config,
+                                                  int64_t scanned_tokens = kScannedTokens);
 
 struct ValidationSet {
   std::string name;  // "" where there is only one

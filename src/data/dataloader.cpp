@@ -92,15 +92,17 @@ void DataLoader::prefetch(int64_t sequence) try {
   changed_.notify_all();
 }
 
-Batch DataLoader::next() {
-  if (options_.prefetch_batches == 0) {
-    Batch batch = read(cursor_);
-    cursor_ += options_.rows_per_batch;
-    return batch;
-  }
+const Batch& DataLoader::peek() {
+  if (options_.prefetch_batches == 0 && ready_.empty()) ready_.push_back(read(cursor_));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty() || failure_; });
   if (ready_.empty()) std::rethrow_exception(failure_);
+  return ready_.front();
+}
+
+Batch DataLoader::next() {
+  peek();
+  const std::lock_guard lock(mutex_);
   Batch batch = std::move(ready_.front());
   ready_.pop_front();
   changed_.notify_all();

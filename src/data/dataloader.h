@@ -54,7 +54,7 @@ class DataLoader {
  public:
   struct Options {
     int64_t rows_per_batch = 1;
-    int64_t prefetch_batches = 2;  // 0: no prefetch, next() reads
+    int64_t prefetch_batches = 2;  // 0: no prefetch, peek() and next() read
     int64_t first_sequence = 0;
     std::optional<RowSlice> slice{};  // rows read of each batch; none: all
   };
@@ -63,7 +63,10 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // Rethrows errors from reading the batch; the cursor then stays before it.
+  // The batch that next() returns, once it is read. Rethrows errors from reading it; the cursor stays
+  // before it. Valid until the next call.
+  const Batch& peek();
+  // Throws as peek() does.
   Batch next();
   [[nodiscard]] int64_t cursor() const { return cursor_; }
   void seek(int64_t first_sequence);

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/io/file_system.h"
+#include "core/progress.h"
 #include "core/random.h"
 #include "data/manifest.h"
 
@@ -79,8 +80,18 @@ void check_shard(const Manifest& manifest, const std::string& manifest_path,
     throw error("{}: has {} tokens, but {} lists {}", shard, tokens, manifest_path, listed->tokens);
 }
 
-void check_manifests(const std::vector<std::string>& shards, const SequenceOptions& options) {
+// Of the tokens of a shard that may still be read; takes them off `left`.
+void scan(const std::string& shard, int64_t vocab_size, int64_t& left) {
+  if (left <= 0) return;
+  const TokenShard opened(shard);
+  opened.check_tokens_below(vocab_size, left);
+  left -= std::min(left, opened.tokens());
+}
+
+void check_shards(const std::vector<std::string>& shards, const SequenceOptions& options) {
   std::map<std::string, std::optional<Manifest>> manifests;  // by path
+  int64_t to_scan = options.scanned_tokens, done = 0;
+  Progress progress({.label = "check shards", .total = std::ssize(shards)});
   for (const std::string& shard : shards) {
     const std::string path = (fs::path(shard).parent_path() / kManifestName).string();
     const auto [entry, first] = manifests.try_emplace(path);
@@ -90,8 +101,13 @@ void check_manifests(const std::vector<std::string>& shards, const SequenceOptio
       if (!entry->second && options.tokenizer_hash)
         spdlog::warn("{}: no manifest beside it, so its tokenizer cannot be checked", shard);
     }
-    if (entry->second) check_shard(*entry->second, path, shard);
+    if (entry->second)
+      check_shard(*entry->second, path, shard);
+    else
+      scan(shard, options.vocab_size, to_scan);
+    progress.update(++done);
   }
+  progress.clear();
 }
 
 SequenceOptions checked(const SequenceOptions& options) {
@@ -150,7 +166,7 @@ SequenceSource::SequenceSource(const SequenceOptions& options)
 SequenceSource::SequenceSource(const SequenceOptions& options,
                                const std::vector<std::string>& shards)
     : options_(options), stream_(shards, options.vocab_size) {
-  check_manifests(shards, options_);
+  check_shards(shards, options_);
   const std::string_view reader = reader_of_documents(options_);
   if (!reader.empty()) stream_.open_documents(reader);
   if (options_.packing == Packing::kBestFit) {

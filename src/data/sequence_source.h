@@ -71,6 +71,9 @@ struct SequenceOptions {
   uint64_t seed = 0;
   int64_t vocab_size = 0;                       // the model's; every token must be below it
   std::optional<std::string> tokenizer_hash{};  // if given, a manifest must name the same
+  // Tokens of shards without a manifest, which nobody vouches for, that are compared with vocab_size
+  // before any is used: so many of all shards, from the first on.
+  int64_t scanned_tokens = 0;
   int32_t pad_token = 0;  // input after the end of a document; no target sees it
 };
 
@@ -95,7 +98,8 @@ class RowSource {
 
 class SequenceSource final : public RowSource {
  public:
-  // Opens all shards and checks them against the manifest next to them, if it exists.
+  // Opens all shards and checks them against the manifest next to them, if it exists, or else the
+  // first of their tokens.
   explicit SequenceSource(const SequenceOptions& options);
 
   [[nodiscard]] int64_t seq_len() const override { return options_.seq_len; }
@@ -116,7 +120,7 @@ class SequenceSource final : public RowSource {
 
   SequenceOptions options_;
   TokenStream stream_;
-  BestFitPlan plan_;  // of best-fit packing
+  BestFitPlan plan_;                 // of best-fit packing
   int64_t sequences_ = 0;
 };
 

@@ -79,15 +79,31 @@ std::vector<RowResult> gathered(Communicator& ranks, std::vector<RowResult> mine
   return all;
 }
 
+// Of a set that are evaluated.
+int64_t sequences_of(const ValidationSet& set, int64_t tokens) {
+  const int64_t wanted = (tokens + set.rows->seq_len() - 1) / set.rows->seq_len();
+  return std::min(wanted, set.rows->sequences());
+}
+
 std::vector<RowResult> evaluate_set(Llama& model, const ValidationSet& set,
                                     const EvaluationOptions& options) {
-  const int64_t wanted = (options.tokens + set.rows->seq_len() - 1) / set.rows->seq_len();
-  const int64_t sequences = std::min(wanted, set.rows->sequences());
+  const int64_t sequences = sequences_of(set, options.tokens);
   const RowSlice slice = slice_of(sequences, options.ranks.rank(), options.ranks.size());
-  std::vector<RowResult> mine = results_of(model, set, options, slice);
+  std::vector<RowResult> mine;
+  EvaluationLeft left;
+  try {
+    mine = results_of(model, set, options, slice);
+  } catch (const std::exception&) {
+    left.failure = std::current_exception();
+  }
   const std::vector<int64_t> lacking = options.ranks.gather_numbers(slice.rows - std::ssize(mine));
-  if (std::ranges::any_of(lacking, [](int64_t rows) { return rows > 0; })) throw EvaluationLeft();
+  if (std::ranges::any_of(lacking, [](int64_t rows) { return rows > 0; })) throw left;
   return gathered(options.ranks, std::move(mine), sequences);
+}
+
+[[noreturn]] void refuse_without_targets(const std::string& set, int64_t rows) {
+  throw error("the validation data{} has no token to predict in its first {} rows",
+              set.empty() ? "" : " of " + set, rows);
 }
 
 // `set`: its name; empty for all of them.
@@ -102,9 +118,7 @@ Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows,
     bytes += row.bytes;
   }
   Evaluation mean{.tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0})};
-  if (mean.tokens == 0)
-    throw error("the validation data{} has no token to predict in its first {} rows",
-                set.empty() ? "" : " of " + set, rows.size());
+  if (mean.tokens == 0) refuse_without_targets(set, std::ssize(rows));
   const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
   mean.loss = sum / double(mean.tokens);
   mean.galore_loss = galore_loss(sums, targets, galore_batch_rows);
@@ -148,6 +162,20 @@ double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> v
     ++batches;
   }
   return means / double(batches + 1);
+}
+
+void check_validation_data(std::span<const ValidationSet> sets, int64_t tokens,
+                           const Communicator& ranks) {
+  for (const ValidationSet& set : sets) {
+    const int64_t sequences = sequences_of(set, tokens);
+    const RowSlice slice = slice_of(sequences, ranks.rank(), ranks.size());
+    for (int64_t row = slice.first; row < slice.first + slice.rows; ++row)
+      static_cast<void>(read_batch(*set.rows, row, 1));
+    int64_t targets = 0;
+    for (int64_t row = 0; row < sequences && targets == 0; ++row)
+      targets += set.rows->valid_targets(row);
+    if (targets == 0) refuse_without_targets(set.name, sequences);
+  }
 }
 
 ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
@@ -270,13 +298,15 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
   llama.update_casts();
   const TextBytes text = text_of_data(config.data);
-  return {.checkpoint = model.checkpoint,
-          .step = model.step,
-          .result = evaluate(llama, sets,
-                             {.rows_per_batch = rows,
+  const EvaluationOptions how{.rows_per_batch = rows,
                               .tokens = config.eval.tokens,
                               .galore_batch_rows = galore_batch_rows(config),
-                              .text = &text})};
+                              .text = &text};
+  try {
+    return {model.checkpoint, model.step, evaluate(llama, sets, how)};
+  } catch (const EvaluationLeft& left) {
+    std::rethrow_exception(left.failure);
+  }
 }
 
 }  // namespace mpt

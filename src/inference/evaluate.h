@@ -44,8 +44,10 @@ struct ValidationResult {
 // val_bits_per_byte and val_tokens of all sets, and the same of each under "validation".
 nlohmann::ordered_json validation_json(const ValidationResult& result);
 
-// Thrown by evaluate() on all ranks if one of them was to leave it.
-struct EvaluationLeft : std::exception {};
+// Thrown by evaluate() on all ranks if one of them was to leave it, or could not go on.
+struct EvaluationLeft : std::exception {
+  std::exception_ptr failure;  // of this rank; null if it is another's, or there is none
+};
 
 struct EvaluationOptions {
   int64_t rows_per_batch;  // at most the model's micro-batch
@@ -71,9 +73,14 @@ struct EvaluationOptions {
 double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets,
                    int64_t rows);
 
+// Reads what this rank reads in evaluate(), in any evaluation of a run. Throws Error, naming the
+// shard, if a token cannot be read or is outside of the vocabulary, and if no token is predicted.
+void check_validation_data(std::span<const ValidationSet> sets, int64_t tokens,
+                           const Communicator& ranks = Communicator::single());
+
 // Mean loss over the first sequences of each set (which should not be shuffled), summed in FP64
 // over tokens, then over sequences. Throws Error if no token is predicted, EvaluationLeft if a rank
-// leaves.
+// leaves or fails.
 ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
                           const EvaluationOptions& options);
 

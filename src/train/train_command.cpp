@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -370,15 +371,18 @@ void run_plan(const PlanCommand& command) {
   nlohmann::ordered_json figures =
       plan_json(config, *device, ranks);  // before anything is measured
   const std::string report = plan_report(config, *device, ranks);
+  const bool checks = command.check == PlanCheck::kYes;
   const RunPlan plan =
-      plan_of(chosen, *device, ranks, command.resume ? Checkpoints::kSome : Checkpoints::kNone);
+      plan_of(chosen, *device, ranks,
+              {.saved = command.resume ? Checkpoints::kSome : Checkpoints::kNone,
+               .scanned_tokens = checks ? std::numeric_limits<int64_t>::max() : kScannedTokens});
   if (command.format == PlanFormat::kJson) {
     figures.update(verdict_json(config, plan));
     std::cout << figures.dump(2) << "\n";
   } else {
     std::cout << report << verdict(config, plan);
   }
-  if (command.check == PlanCheck::kYes && !plan.problems.empty())
+  if (checks && !plan.problems.empty())
     throw error("{} cannot start: {}", config.name, fmt::join(plan.problems, "; "));
 }
 

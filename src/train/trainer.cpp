@@ -60,7 +60,9 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       saver_(checkpoints_, device, ranks),
       on_commit_(config.checkpoint.on_commit, run_directory(config) + "/on_commit.log"),
       work_(model_, batch_, device),
-      spikes_(config.train) {}
+      spikes_(config.train) {
+  check_validation_data(validation_data_, config_.eval.tokens, ranks_);
+}
 
 // Communication in progress on other threads uses memory that is about to be freed.
 Trainer::~Trainer() { ranks_.settle(); }
@@ -147,8 +149,18 @@ Batch Trainer::next_batch() {
   return loader_.next();
 }
 
+// Throws Error unless the next step has something to train on.
+void Trainer::await_batch() {
+  const ProfileScope scope(device_, "data");
+  const Batch& batch = loader_.peek();
+  if (batch.valid_targets == 0)
+    throw error("step {}: sequences {} to {} of the training data have no token to predict",
+                step_ + 1, batch.first_sequence, batch.first_sequence + batch.rows - 1);
+}
+
 // The host waits for the device once, at the end: inputs are written beforehand, and the device
-// decides whether to update.
+// decides whether to update. Data of the next step is waited for at the end of this one, so that all
+// ranks learn in time if one cannot read it.
 std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   const ProfileScope scope(device_, "step");
   StopSignal::stops(stop_point());
@@ -176,8 +188,21 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   record.skipped = control.proceed == 0;
   if (record.skipped) ++skipped_;
   judge(record);
+  if (step_ < phases_[phase_].last_step) failure_.attempt([&] { await_batch(); });
   record.seconds = seconds_since(start);
   return record;
+}
+
+std::optional<StepRecord> Trainer::step_of_all(RunLogger* logger) {
+  const int64_t finished = step_;
+  try {
+    std::optional<StepRecord> record = step(logger);
+    if (record) exchange_status(*record);
+    return record;
+  } catch (const Error& failure) {
+    throw error("{}; it came within step {}, where no state is whole{}: {}", failure.what(),
+                finished + 1, ranks_.is_single() ? "" : " on all ranks", what_is_saved(""));
+  }
 }
 
 StopPoint Trainer::stop_point() const {
@@ -218,9 +243,6 @@ bool Trainer::try_gradients(RunLogger* logger) {
 }
 
 void Trainer::stage(const Batch& batch) {
-  if (batch.valid_targets == 0)
-    throw error("step {}: sequences {} to {} of the training data have no token to predict", step_,
-                batch.first_sequence, batch.first_sequence + batch.rows - 1);
   model_.llama.stage({batch.tokens, batch.targets, batch.document_begin},
                      float(1.0 / double(batch.valid_targets)));
 }
@@ -269,8 +291,8 @@ void Trainer::check_replicas() {
   check_same_tensors(ranks_, model_.replicated_tensors(), device_);
 }
 
-// Nothing if a signal made a rank leave it. Where evaluation changes the state of training, it is
-// made to its end.
+// Nothing if a signal made a rank leave it, or an error. Where evaluation changes the state of
+// training, a signal lets it go on to its end.
 std::optional<ValidationResult> Trainer::evaluation() {
   const ProfileScope scope(device_, "evaluation");
   const bool changes_state = config_.precision.compute == ComputeFormat::kFp8 &&
@@ -285,7 +307,8 @@ std::optional<ValidationResult> Trainer::evaluation() {
   model_.all_gather_weights();
   try {
     return evaluate(model_.llama, validation_data_, options);
-  } catch (const EvaluationLeft&) {
+  } catch (const EvaluationLeft& left) {
+    if (left.failure) failure_.keep(left.failure);
     stopping_ = evaluation_left_ = true;
     return std::nullopt;
   }
@@ -297,7 +320,9 @@ std::vector<SampleText> Trainer::samples_if_due() {
   const ProfileScope scope(device_, "samples");
   StopSignal::stops(StopPoint::kAfterEvaluation);
   model_.all_gather_weights();
-  return samples_->write(model_.llama);
+  std::vector<SampleText> samples;
+  failure_.attempt([&] { samples = samples_->write(model_.llama); });
+  return samples;
 }
 
 // The run that is continued was stopped within the evaluation of its last step.
@@ -307,7 +332,8 @@ void Trainer::make_evaluation_left(RunLogger* logger) {
   const std::optional<ValidationResult> result =
       validation_data_.empty() ? std::nullopt : evaluation();
   const std::vector<SampleText> samples = samples_if_due();
-  if (result && logger != nullptr) logger->add_evaluation(step_, *result, samples);
+  if (result && logger != nullptr)
+    failure_.attempt([&] { logger->add_evaluation(step_, *result, samples); });
 }
 
 // --- steps that are not finite, and spikes -------------------------------------------------------
@@ -400,7 +426,8 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (!ranks_.is_root()) return;
   spdlog::warn("{}; rolled back to {}, continuing with the data after that step",
                trouble_of(record), *checkpoint);
-  logger->mark_resume(step_, fmt::format("rollback from step {}", record.step));
+  failure_.attempt(
+      [&] { logger->mark_resume(step_, fmt::format("rollback from step {}", record.step)); });
 }
 
 // --- the run -------------------------------------------------------------------------------------
@@ -428,18 +455,21 @@ void Trainer::save(RunLogger* logger) {
   StopSignal::stops(StopPoint::kAfterSaving);
   report_save(saver_.finish());
   warn_of_frozen_scales();
-  if (logger != nullptr) logger->sync();
+  failure_.attempt([&] {
+    if (logger != nullptr) logger->sync();
+  });
   model_.all_gather_weights();
   saver_.begin(
       {.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
   last_saved_ = step_;
-  last_checkpoint_ = checkpoints_.path_of(step_);
   rollbacks_ = 0;
   if (!config_.checkpoint.async) report_save(saver_.finish());
 }
 
 void Trainer::report_save(const std::optional<SaveReport>& report) {
-  if (!report || !ranks_.is_root()) return;
+  if (!report) return;
+  last_checkpoint_ = checkpoints_.path_of(report->step);
+  if (!ranks_.is_root()) return;
   on_commit_.committed(report->step, checkpoints_.path_of(report->step));
   checkpoints_.hold(on_commit_.steps_in_use());
   spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step,
@@ -467,65 +497,112 @@ void Trainer::finish_command() {
 
 // Exchanged between ranks after every step.
 struct Trainer::StepStatus {
-  int64_t signal;
+  int64_t stops;  // a signal, or a failure
   uint64_t data_hash;
   double seconds;
 };
 
 void Trainer::exchange_status(StepRecord& record) {
-  const StepStatus mine{StopSignal::received(), record.data_hash, record.seconds};
+  const bool stops = StopSignal::received() != 0 || failure_.any();
+  const StepStatus mine{stops ? 1 : 0, record.data_hash, record.seconds};
   std::vector<StepStatus> all(static_cast<size_t>(ranks_.size()));
   ranks_.gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   record.data_hash = 0;
   seconds_ = 0;
   for (const StepStatus& status : all) {
-    stopping_ |= status.signal != 0;
+    stopping_ |= status.stops != 0;
     record.data_hash += status.data_hash;
     seconds_ = std::max(seconds_, status.seconds);
   }
 }
 
 std::unique_ptr<RunLogger> Trainer::open_logger() {
-  if (!ranks_.is_root()) return nullptr;
-  const bool continued = has_metrics(fs_, config_);
-  auto logger = std::make_unique<RunLogger>(
-      fs_, config_,
-      RunLogger::Options{.first_step = step_,
-                         .total_steps = total_steps_,
-                         .attention = attention_in_use(config_, device_, ranks_.size())});
-  const bool begins = step_ > 0 && step_ == phases_[phase_].first_step;
-  if (continued)
-    logger->mark_resume(step_, begins ? fmt::format("phase {} begins", phase_ + 1) : "");
+  std::unique_ptr<RunLogger> logger;
+  ranks_.together([&] {
+    if (!ranks_.is_root()) return;
+    const bool continued = has_metrics(fs_, config_);
+    logger = std::make_unique<RunLogger>(
+        fs_, config_,
+        RunLogger::Options{.first_step = step_,
+                           .total_steps = total_steps_,
+                           .attention = attention_in_use(config_, device_, ranks_.size())});
+    const bool begins = step_ > 0 && step_ == phases_[phase_].first_step;
+    if (continued)
+      logger->mark_resume(step_, begins ? fmt::format("phase {} begins", phase_ + 1) : "");
+  });
   return logger;
 }
 
+// Collective.
+bool Trainer::one_has_failed() {
+  const std::vector<int64_t> failed = ranks_.gather_numbers(failure_.any() ? 1 : 0);
+  return std::ranges::any_of(failed, [](int64_t rank) { return rank != 0; });
+}
+
+// Other ranks learn of a failure in exchange_status().
+bool Trainer::stops() const { return stopping_ || (ranks_.is_single() && failure_.any()); }
+
+// After an error, `problem` is what kept the last finished step from being saved; "" if it is saved.
+std::string Trainer::what_is_saved(const std::string& problem) const {
+  if (step_ == 0) return "no step was finished, and nothing is saved";
+  if (problem.empty() && last_saved_ == step_ && !saver_.busy())
+    return fmt::format("step {}, the last that was finished, is saved in {}", step_,
+                       last_checkpoint_);
+  return fmt::format(
+      "{}{}{}",
+      last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_,
+      problem.empty() ? "" : ": ", problem);
+}
+
+void Trainer::save_last_step(RunLogger* logger) {
+  if (logger != nullptr) logger->finish();
+  if (step_ > 0) save(logger);
+  StopSignal::stops(StopPoint::kAfterSaving);
+  report_save(saver_.finish());
+  finish_command();
+}
+
+// A failure is thrown whatever becomes of the saving.
+void Trainer::finish(RunLogger* logger) {
+  const bool failed = one_has_failed();
+  std::string problem;
+  try {
+    save_last_step(logger);
+  } catch (const Error& unsaved) {
+    if (!failed) throw;
+    problem = unsaved.what();
+  }
+  failure_.rethrow(ranks_, what_is_saved(problem));
+}
+
+// Evaluation comes before a checkpoint of the same step, whose metrics it completes. If it fails,
+// the step is saved all the same, and a resumed run makes the evaluation again.
 bool Trainer::run() {
   const std::unique_ptr<RunLogger> logger = open_logger();
   make_evaluation_left(logger.get());
-  while (step_ < phases_[phase_].last_step && !stopping_) {
-    std::optional<StepRecord> record = step(logger.get());
+  const int64_t last_step = phases_[phase_].last_step;
+  if (step_ < last_step) failure_.attempt([&] { await_batch(); });
+  stopping_ |= one_has_failed();
+  while (step_ < last_step && !stops()) {
+    std::optional<StepRecord> record = step_of_all(logger.get());
     if (!record) break;
-    exchange_status(*record);
     report_save(saver_.poll());
     watch_command();
     check_replicas();
     if (!validation_data_.empty() && due(config_.eval.every_steps))
       record->validation = evaluation();
     record->samples = samples_if_due();
-    if (logger) logger->record(*record);
+    if (logger) failure_.attempt([&] { logger->record(*record); });
     handle_trouble(*record, logger.get());
     if (due(config_.checkpoint.every_steps)) save(logger.get());
   }
-  if (logger) logger->finish();
-  if (step_ > 0) save(logger.get());
-  StopSignal::stops(StopPoint::kAfterSaving);
-  report_save(saver_.finish());
-  finish_command();
-  return step_ == phases_[phase_].last_step && !evaluation_left_;
+  finish(logger.get());
+  return step_ == last_step && !evaluation_left_;
 }
 
 void Trainer::run_unrecorded(int64_t steps) {
-  for (int64_t i = 0; i < steps && !stopping_; ++i) {
+  await_batch();
+  for (int64_t i = 0; i < steps && !stops(); ++i) {
     std::optional<StepRecord> record = step(nullptr);
     if (!record) break;
     exchange_status(*record);
@@ -533,6 +610,7 @@ void Trainer::run_unrecorded(int64_t steps) {
       throw error("{}, so the steps that are only measured end here; nothing was written",
                   trouble_of(*record));
   }
+  failure_.rethrow(ranks_, "nothing was written");
 }
 
 }  // namespace mpt

@@ -22,6 +22,7 @@
 #include "data/dataloader.h"
 #include "inference/evaluate.h"
 #include "inference/loaded_model.h"
+#include "train/run_failure.h"
 #include "train/run_logger.h"
 #include "train/run_samples.h"
 #include "train/stop_signal.h"
@@ -49,8 +50,10 @@ class Trainer {
   // every other config key that has changed.
   void resume(const std::string& checkpoint);
 
-  // Trains to the last step of the phase, or until any rank receives a signal (stop_signal.h).
-  // Saves the last finished step either way. Returns true if the phase is complete.
+  // Trains to the last step of the phase, or until any rank receives a signal (stop_signal.h) or
+  // fails between two steps (run_failure.h). Saves the last finished step either way. Returns true
+  // if the phase is complete; throws a failure then, saying what is saved. An error within a step,
+  // or of a step that is not finite, is thrown at once.
   bool run();
 
   // Trains `steps` more steps and writes nothing. Not to be mixed with run().
@@ -72,7 +75,10 @@ class Trainer {
   [[nodiscard]] std::unique_ptr<RunLogger> open_logger();
   // nullopt if a signal abandoned the step before its update; all state is then as before it.
   std::optional<StepRecord> step(RunLogger* logger);
+  // The same, by all ranks: with what they exchange after a step.
+  std::optional<StepRecord> step_of_all(RunLogger* logger);
   Batch next_batch();
+  void await_batch();
   [[nodiscard]] bool enqueue(StepRecord& record, RunLogger* logger);
   [[nodiscard]] bool try_gradients(RunLogger* logger);
   [[nodiscard]] StopPoint stop_point() const;
@@ -93,6 +99,11 @@ class Trainer {
   [[nodiscard]] Remedy remedy_for(const StepRecord& record) const;
   void handle_trouble(const StepRecord& record, RunLogger* logger);
   void roll_back(const StepRecord& record, RunLogger* logger);
+  [[nodiscard]] bool one_has_failed();
+  [[nodiscard]] bool stops() const;
+  void finish(RunLogger* logger);
+  void save_last_step(RunLogger* logger);
+  [[nodiscard]] std::string what_is_saved(const std::string& problem) const;
   void save(RunLogger* logger);
   void report_save(const std::optional<SaveReport>& report);
   void watch_command();
@@ -125,17 +136,18 @@ class Trainer {
   CommitCommand on_commit_;  // of rank 0
   TrainingStep work_;
   SpikeGuard spikes_;
+  RunFailure failure_;            // of this rank
   int64_t step_ = 0;              // optimizer steps done
   int64_t skipped_ = 0;           // steps done without an update
   int64_t earlier_updates_ = 0;   // before the moments began
   int64_t tokens_ = 0;            // predicted so far
   int64_t rollbacks_ = 0;         // since the last saved checkpoint
   int64_t frozen_ = 0;            // ineffective FP8 scale updates already warned of
-  bool stopping_ = false;         // a rank received a signal
-  bool evaluation_left_ = false;  // of this step, because of the signal
+  bool stopping_ = false;         // a rank received a signal, or failed
+  bool evaluation_left_ = false;  // of this step, because of that
   double seconds_ = 0;            // duration of the last step on the slowest rank
   int64_t last_saved_ = -1;       // step of the newest checkpoint, committed or in progress
-  std::string last_checkpoint_;   // its path
+  std::string last_checkpoint_;   // the newest that is committed, or was loaded
   // The checkpoint that was resumed, if it is not of this run's directory; what lies there up to
   // its step is of another run.
   std::string from_elsewhere_;

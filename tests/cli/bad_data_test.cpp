@@ -105,6 +105,17 @@ TEST_F(BadData, Shards) {
        [](const Scene& s) { fill_tokens(s, kShard); },
        {"runs/fresh/config.json", "runs/fresh/tokenizer.model", "runs/fresh/data_manifest.json",
         "runs/fresh/metrics.jsonl", "runs/fresh/report.json"}},
+      {"the same without a manifest, before anything is written",
+       kTrain,
+       {kShard, "token 65535 at position 0", "0 to 299"},
+       [](const Scene& s) {
+         fill_tokens(s, kShard);
+         s.remove(kManifest);
+       }},
+      {"validation beyond the vocabulary, before anything is written",
+       kTrain,
+       {"data/val_000000.bin: token 65535 at position 0", "0 to 299"},
+       [](const Scene& s) { fill_tokens(s, "data/val_000000.bin"); }},
       {"the same in validation",
        {"eval", "--checkpoint", "runs/tiny"},
        {"data/val_000000.bin: token 65535"},

@@ -323,6 +323,25 @@ TEST(DataLoader, ErrorsOfTheThreadComeFromNextAndStayThere) {
   }
 }
 
+TEST(DataLoader, APeekTakesNothing) {
+  const std::string path =
+      test::write_shard(test::fresh_directory() + "/s.bin", test::counting_tokens(400, 0, 100));
+  const auto source = std::make_shared<SequenceSource>(
+      SequenceOptions{.patterns = {path}, .seq_len = 8, .vocab_size = 100});
+  for (const int64_t prefetch : {0, 2}) {
+    DataLoader loader(source, {.rows_per_batch = 3, .prefetch_batches = prefetch});
+    for (int64_t batch = 0; batch < 3; ++batch) {
+      const uint64_t hash = loader.peek().hash;
+      EXPECT_EQ(loader.peek().hash, hash);
+      EXPECT_EQ(loader.cursor(), 3 * batch);
+      EXPECT_EQ(loader.next().hash, hash);
+    }
+    loader.peek();
+    loader.seek(0);
+    EXPECT_EQ(loader.peek().first_sequence, 0);
+  }
+}
+
 TEST(DataLoader, MayBeDroppedAtAnyTime) {
   const auto source = counting_source();
   for (int taken = 0; taken < 20; ++taken) {

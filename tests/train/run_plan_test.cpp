@@ -114,12 +114,30 @@ TEST_F(Plan, SaysWhatWouldFitInMemory) {
   EXPECT_NE(plan.time.basis.find("training reaches less"), std::string::npos) << plan.time.basis;
 }
 
+// Nobody vouches for shards without a manifest.
+TEST_F(Plan, ReadsTheTokensThatAreEvaluatedAndAsManyToTrainOnAsAsked) {
+  const RunConfig run = config();
+  const auto problems = [&](int64_t scanned) {
+    return plan_of({run}, *make_planning_device(run.device), Communicator::planned(0, 1),
+                   {.scanned_tokens = scanned})
+        .problems;
+  };
+  EXPECT_TRUE(problems(1000).empty());
+  write_random_shard(directory_ / "train_2.bin", 512, 3, kTinyVocab + 40);
+  EXPECT_TRUE(problems(378).empty());
+  ASSERT_EQ(problems(1000).size(), 1u);
+  EXPECT_NE(problems(1000)[0].find("train_2.bin: token "), std::string::npos) << problems(1000)[0];
+  write_random_shard(directory_ / "val_0.bin", 150, 4, kTinyVocab + 40);
+  ASSERT_EQ(problems(0).size(), 1u);
+  EXPECT_NE(problems(0)[0].find("val_0.bin: token "), std::string::npos) << problems(0)[0];
+}
+
 TEST_F(Plan, NamesARunThatIsThere) {
   const RunConfig run = config({"train.steps=1"});
   train(run);
   expect_problem(planned(run), {"already holds a run", "--resume auto"});
   EXPECT_TRUE(plan_of({run}, *make_planning_device(run.device), Communicator::planned(0, 1),
-                      Checkpoints::kSome)
+                      {.saved = Checkpoints::kSome})
                   .problems.empty());
 }
 

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/progress.h"
 #include "core/text.h"
+#include "inference/evaluate.h"
 #include "inference/weights_checkpoint.h"
 #include "model/step_work.h"
 #include "train/initial_weights.h"
@@ -52,8 +53,9 @@ void find_room(const RunConfig& config, PlannedDisk& disk, int64_t bytes) {
 
 class Planner {
  public:
-  Planner(const ChosenRows& chosen, Device& device, const Communicator& ranks, Checkpoints saved)
-      : chosen_(chosen), config_(chosen.config), device_(device), ranks_(ranks), saved_(saved) {
+  Planner(const ChosenRows& chosen, Device& device, const Communicator& ranks,
+          const PlanOptions& options)
+      : chosen_(chosen), config_(chosen.config), device_(device), ranks_(ranks), options_(options) {
     plan_.rows = chosen.reason;
   }
 
@@ -64,7 +66,7 @@ class Planner {
     plan_memory();
     plan_data();
     plan_disk();
-    if (saved_ == Checkpoints::kNone)
+    if (options_.saved == Checkpoints::kNone)
       passes([&] { static_cast<void>(initial_weights(posix_file_system(), config_)); });
     plan_.time = missing.empty() ? estimated_time() : TimeEstimate{.basis = missing};
     return std::move(plan_);
@@ -122,10 +124,12 @@ class Planner {
     if (!tokenizer) config.data.tokenizer.clear();
     plan_.training.named = !config.data.train.empty();
     plan_.validation.named = !config.data.validation.empty();
-    const bool training = passes([&] { plan_training(*open_training_data(config)); });
+    const bool training =
+        passes([&] { plan_training(*open_training_data(config, options_.scanned_tokens)); });
     const bool validation = passes([&] {
-      for (const ValidationSet& set : open_validation_data(config))
-        count(*set.rows, plan_.validation);
+      const std::vector<ValidationSet> sets = open_validation_data(config);
+      for (const ValidationSet& set : sets) count(*set.rows, plan_.validation);
+      check_validation_data(sets, config.eval.tokens);
     });
     plan_.lacks_data = !tokenizer || !training || !validation;
   }
@@ -140,9 +144,9 @@ class Planner {
 
   void plan_disk() {
     plan_.disk = disk_of(config_, device_);
-    if (saved_ == Checkpoints::kNone)
+    if (options_.saved == Checkpoints::kNone)
       passes([&] { require_new_run(posix_file_system(), config_); });
-    passes([&] { find_room(config_, plan_.disk, needed_of(plan_.disk, saved_)); });
+    passes([&] { find_room(config_, plan_.disk, needed_of(plan_.disk, options_.saved)); });
   }
 
   TimeEstimate estimated_time() {
@@ -156,7 +160,7 @@ class Planner {
   const RunConfig& config_;
   Device& device_;
   const Communicator& ranks_;
-  Checkpoints saved_;
+  PlanOptions options_;
   RunPlan plan_;
 };
 
@@ -297,8 +301,8 @@ nlohmann::ordered_json time_json(const TimeEstimate& time) {
 }  // namespace
 
 RunPlan plan_of(const ChosenRows& chosen, Device& device, const Communicator& ranks,
-                Checkpoints saved) {
-  return Planner(chosen, device, ranks, saved).run();
+                const PlanOptions& options) {
+  return Planner(chosen, device, ranks, options).run();
 }
 
 std::string verdict(const RunConfig& config, const RunPlan& plan) {

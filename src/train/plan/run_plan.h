@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "core/io/file_system.h"
 #include "train/memory_fit.h"
 #include "train/plan/time_estimate.h"
@@ -54,12 +55,17 @@ struct RunPlan {
   [[nodiscard]] bool fits() const { return !available || needed <= *available; }
 };
 
+struct PlanOptions {
+  Checkpoints saved = Checkpoints::kNone;
+  int64_t scanned_tokens = kScannedTokens;  // of each corpus without a manifest
+};
+
 // `device` comes from make_planning_device(). CPU ranks are assumed to share this machine. Trains
 // for a fraction of a second to measure the device. A micro-batch without rows is a whole step:
 // `chosen` has the rows that choose_rows() chose.
 RunPlan plan_of(const ChosenRows& chosen, Device& device,
                 const Communicator& ranks = Communicator::single(),
-                Checkpoints saved = Checkpoints::kNone);
+                const PlanOptions& options = {});
 
 // The plan as text, and as JSON (docs/formats.md).
 std::string verdict(const RunConfig& config, const RunPlan& plan);
