@@ -51,6 +51,10 @@ void DataConfig::fields(Fields& f) {
              {.doc = "visit sequences in a seeded random order, a new one each epoch"});
   f.optional("prefetch_steps", prefetch_steps,
              {.minimum = 1, .maximum = 1024, .doc = "batches to prefetch"});
+  f.optional("changed_shards", changed_shards,
+             {.doc = "what a resumed run does if a corpus that it has read has other shards now, "
+                     "or the same in another order: refuse; accept: go on with them at the row "
+                     "where it was"});
 }
 
 }  // namespace mpt

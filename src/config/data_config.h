@@ -1,11 +1,14 @@
 // Which text a run is trained and evaluated on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/attention_scope.h"
+#include "core/enum_names.h"
 #include "core/json/config_struct.h"
 #include "data/packing.h"
 
@@ -40,6 +43,13 @@ struct MixturePhaseConfig {
   void fields(Fields& f);
 };
 
+// What a resumed run does whose shards are not those of its checkpoint.
+enum class ChangedShards : uint8_t { kRefuse, kAccept };
+template <>
+struct EnumNames<ChangedShards> {
+  static constexpr std::array<std::string_view, 2> kNames{"refuse", "accept"};
+};
+
 struct DataConfig {
   std::vector<CorpusConfig> train{};
   std::vector<MixturePhaseConfig> phases{};
@@ -50,6 +60,7 @@ struct DataConfig {
   AttentionScope attention = AttentionScope::kRow;
   bool shuffle = true;
   int64_t prefetch_steps = 2;
+  ChangedShards changed_shards = ChangedShards::kRefuse;
 
   bool operator==(const DataConfig&) const = default;
 

@@ -71,13 +71,15 @@ void check_tokenizer(const Manifest& manifest, const std::string& path,
         path, manifest.tokenizer.hash, *options.tokenizer_hash);
 }
 
-void check_shard(const Manifest& manifest, const std::string& manifest_path,
-                 const std::string& shard) {
+// Returns the hash that the manifest lists.
+std::string check_shard(const Manifest& manifest, const std::string& manifest_path,
+                        const std::string& shard) {
   const ManifestShard* listed = manifest.find_shard(fs::path(shard).filename().string());
   if (listed == nullptr) throw error("{}: not among the shards listed in {}", shard, manifest_path);
   const int64_t tokens = TokenShard(shard).tokens();
   if (tokens != listed->tokens)
     throw error("{}: has {} tokens, but {} lists {}", shard, tokens, manifest_path, listed->tokens);
+  return listed->hash;
 }
 
 // Of the tokens of a shard that may still be read; takes them off `left`.
@@ -88,7 +90,10 @@ void scan(const std::string& shard, int64_t vocab_size, int64_t& left) {
   left -= std::min(left, opened.tokens());
 }
 
-void check_shards(const std::vector<std::string>& shards, const SequenceOptions& options) {
+// Returns the hashes of the shards, as far as they have manifests.
+std::vector<std::string> check_shards(const std::vector<std::string>& shards,
+                                      const SequenceOptions& options) {
+  std::vector<std::string> hashes;
   std::map<std::string, std::optional<Manifest>> manifests;  // by path
   int64_t to_scan = options.scanned_tokens, done = 0;
   Progress progress({.label = "check shards", .total = std::ssize(shards)});
@@ -101,13 +106,12 @@ void check_shards(const std::vector<std::string>& shards, const SequenceOptions&
       if (!entry->second && options.tokenizer_hash)
         spdlog::warn("{}: no manifest beside it, so its tokenizer cannot be checked", shard);
     }
-    if (entry->second)
-      check_shard(*entry->second, path, shard);
-    else
-      scan(shard, options.vocab_size, to_scan);
+    hashes.push_back(entry->second ? check_shard(*entry->second, path, shard) : "");
+    if (!entry->second) scan(shard, options.vocab_size, to_scan);
     progress.update(++done);
   }
   progress.clear();
+  return hashes;
 }
 
 SequenceOptions checked(const SequenceOptions& options) {
@@ -166,7 +170,7 @@ SequenceSource::SequenceSource(const SequenceOptions& options)
 SequenceSource::SequenceSource(const SequenceOptions& options,
                                const std::vector<std::string>& shards)
     : options_(options), stream_(shards, options.vocab_size) {
-  check_shards(shards, options_);
+  hashes_ = check_shards(shards, options_);
   const std::string_view reader = reader_of_documents(options_);
   if (!reader.empty()) stream_.open_documents(reader);
   if (options_.packing == Packing::kBestFit) {
@@ -175,6 +179,16 @@ SequenceSource::SequenceSource(const SequenceOptions& options,
   }
   sequences_ = count_sequences();
   if (!options_.pack) tell_what_is_cut(stream_, options_);
+}
+
+std::vector<ShardContent> SequenceSource::contents() const {
+  std::vector<ShardContent> contents;
+  for (const TokenShard& shard : stream_.shards())
+    contents.push_back({.file = fs::path(shard.path()).filename().string(),
+                        .tokens = shard.tokens(),
+                        .sample = shard.sample_hash(),
+                        .hash = hashes_[contents.size()]});
+  return contents;
 }
 
 int64_t SequenceSource::count_sequences() const {

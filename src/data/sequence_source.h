@@ -96,6 +96,20 @@ class RowSource {
   virtual void read(int64_t global_row, const RowBuffers& row) const = 0;
 };
 
+// What tells a shard from one with other tokens, whatever its name.
+struct ShardContent {
+  std::string file;  // name without its directory; says nothing of the content
+  int64_t tokens = 0;
+  std::string sample;  // TokenShard::sample_hash
+  std::string hash;    // of all tokens, from its manifest; "" if it has none
+
+  // As far as both are known.
+  [[nodiscard]] bool same_as(const ShardContent& other) const {
+    return tokens == other.tokens && sample == other.sample &&
+           (hash.empty() || other.hash.empty() || hash == other.hash);
+  }
+};
+
 class SequenceSource final : public RowSource {
  public:
   // Opens all shards and checks them against the manifest next to them, if it exists, or else the
@@ -108,6 +122,8 @@ class SequenceSource final : public RowSource {
   [[nodiscard]] int64_t sequences() const { return sequences_; }
   // Tokens in all shards.
   [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
+  // Of all shards, in the order of the stream. Reads their samples.
+  [[nodiscard]] std::vector<ShardContent> contents() const;
   [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const override;
   void read(int64_t global_sequence, const RowBuffers& row) const override;
 
@@ -120,6 +136,7 @@ class SequenceSource final : public RowSource {
 
   SequenceOptions options_;
   TokenStream stream_;
+  std::vector<std::string> hashes_;  // of the shards, from their manifests; "" without one
   BestFitPlan plan_;                 // of best-fit packing
   int64_t sequences_ = 0;
 };

@@ -143,6 +143,18 @@ std::string TokenShard::content_hash() const {
   return hasher.hex();
 }
 
+std::string TokenShard::sample_hash() const {
+  constexpr int64_t kStretches = 8, kTokens = 1024;
+  std::vector<int32_t> stretch(size_t(std::min(kTokens, tokens_)));
+  Hasher hasher;
+  for (int64_t i = 0; i < kStretches; ++i) {
+    const int64_t first = (tokens_ - std::ssize(stretch)) * i / (kStretches - 1);
+    read(first, stretch, int64_t{1} << 32);
+    hasher.update(std::as_bytes(std::span(stretch)));
+  }
+  return hasher.hex();
+}
+
 TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs)
     : width_(width), file_(fs, std::move(path)) {
   const std::array<std::byte, kShardHeaderBytes> header{};

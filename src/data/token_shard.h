@@ -47,6 +47,9 @@ class TokenShard {
   void check_tokens_below(int64_t vocab_size, int64_t count = kMaxTokensPerShard) const;
   // Hash of the tokens as stored (the bytes after the header), as listed in a manifest.
   [[nodiscard]] std::string content_hash() const;
+  // Hash of 8 stretches of up to 1,024 tokens, evenly spread from the first to the last: what tells
+  // a shard from another without reading it.
+  [[nodiscard]] std::string sample_hash() const;
 
  private:
   // Bytes [offset, offset + target.size()) behind the header.

@@ -61,6 +61,7 @@ class TokenStream {
   TokenStream(const std::vector<std::string>& paths, int64_t vocab_size);
 
   [[nodiscard]] int64_t tokens() const { return first_token_.back(); }
+  [[nodiscard]] const std::vector<TokenShard>& shards() const { return shards_; }
   // May cross shard boundaries. Throws Error naming shard and position of a token outside the
   // vocabulary.
   void read(int64_t first, std::span<int32_t> out) const;

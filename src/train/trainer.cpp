@@ -46,6 +46,8 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       total_steps_(total_steps(config)),
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
+      train_shards_(contents_of(*train_data_)),
+      validation_shards_(contents_of(validation_data_)),
       text_(validation_data_.empty() ? TextBytes() : text_of_data(config.data)),
       samples_(config.eval.samples_every > 0 ? std::optional<RunSamples>(config) : std::nullopt),
       allocator_(device.make_allocator()),
@@ -85,7 +87,7 @@ void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, phases_[phase_after(phases_, preview.step - 1)].config);
   const FormerData former = former_data(preview, checkpoint, config_);
-  check_corpora(former, checkpoint, *train_data_);
+  check_corpora(former, checkpoint, {*train_data_, train_shards_, validation_shards_}, config_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
   if (parent_directory(checkpoint) != checkpoint_directory(config_)) {
@@ -93,9 +95,9 @@ void Trainer::resume(const std::string& checkpoint) {
     step_from_elsewhere_ = step_;
   }
   evaluation_left_ = left_evaluation(preview) && step_ > phases_[phase_].first_step;
-  former_tokens_ = former.tokens;
   train_data_ = continued_data(former, preview.cursor, *train_data_);
   loader_.seek(train_data_, preview.cursor);
+  former_ = former;
 }
 
 // Gradients of another number of rows have norms of another size.
@@ -445,7 +447,7 @@ TrainState Trainer::state() const {
   if (earlier_updates_ > 0) state.extra[kEarlierUpdates] = earlier_updates_;
   if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
   if (nlohmann::json seen = spikes_.json(); !seen.is_null()) state.extra[kSpikes] = std::move(seen);
-  add_data(state, *train_data_, former_tokens_);
+  add_data(state, {*train_data_, train_shards_, validation_shards_}, former_);
   return state;
 }
 

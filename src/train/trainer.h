@@ -22,6 +22,7 @@
 #include "data/dataloader.h"
 #include "inference/evaluate.h"
 #include "inference/loaded_model.h"
+#include "train/resume/resumed_data.h"
 #include "train/run_failure.h"
 #include "train/run_logger.h"
 #include "train/run_samples.h"
@@ -124,10 +125,11 @@ class Trainer {
   BatchPlan batch_;
   int64_t total_steps_;
   std::shared_ptr<const Mixture> train_data_;
-  std::map<std::string, int64_t> former_tokens_;  // by corpus, of the run that this one continues
   std::vector<ValidationSet> validation_data_;
-  TextBytes text_;                     // of the validation data
-  std::optional<RunSamples> samples_;  // if the run writes some
+  DataContents train_shards_, validation_shards_;  // as they were when they were opened
+  FormerData former_;                              // of the run that this one continues
+  TextBytes text_;                                 // of the validation data
+  std::optional<RunSamples> samples_;              // if the run writes some
   std::unique_ptr<Allocator> allocator_;
   TrainingModel model_;
   DataLoader loader_;

@@ -151,6 +151,7 @@ const std::set<std::string> kElsewhere{
     "data.phases",
     "data.validation",
     "data.tokenizer",
+    "data.changed_shards",
     "precision.fp8_fast_accum_fprop",  // on GPUs alone
     "optimizer.writeback",             // a former name
     "optimizer.sr_saturate",           // of weights that would become infinite

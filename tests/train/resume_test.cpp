@@ -1,4 +1,5 @@
 // Exact resume: k steps, a restart from the checkpoint and N - k steps equal N steps, bit for bit.
+#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_config_json.h"
 #include "config/run_inputs.h"
+#include "data/manifest.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -180,6 +182,75 @@ TEST_F(ResumeRefused, WithAnotherRule) {
                  "with optimizer.rule = \"adamw\": the checkpoint was saved with \"m_plus_adam\"");
 }
 TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
+// By its name, or by where it stands in the list.
+TEST_F(ResumeRefused, WithOtherDataOfTheSameSize) {
+  const std::string shard = directory_ / "train_1.bin";
+  const std::string good = posix_file_system().read_file(shard);
+  write_random_shard(shard, 77, 9);
+  expect_refused({}, "shard 2, train_1.bin of 77 tokens, has other tokens now");
+  write_file_atomically(posix_file_system(), shard, bytes_of(good));
+  const std::string reordered = fmt::format(
+      R"(data.train=["{0}/train_1.bin","{0}/train_0.bin","{0}/train_2.bin"])", directory_.path());
+  expect_refused({reordered},
+                 "shard 1 was train_0.bin of 301 tokens and is train_1.bin of 77 tokens");
+  expect_refused({fmt::format("data.train={}/train_0.bin", directory_.path())},
+                 "there were 3 shards and are 1");
+  std::filesystem::rename(shard, directory_ / "train_1b.bin");
+  const RunConfig renamed = tiny_config(directory_.path(), "renamed", {"train.steps=2"});
+  EXPECT_NO_THROW(train(renamed, checkpoint_path(config_, 1))) << "the tokens count, not names";
+}
+TEST_F(ResumeRefused, NotForDataThatAreAccepted) {
+  write_random_shard(directory_ / "train_1.bin", 77, 9);
+  const RunConfig other =
+      tiny_config(directory_.path(), "other", {"train.steps=2", "data.changed_shards=accept"});
+  {
+    const CapturedLog log;
+    train(other, checkpoint_path(config_, 1));
+    EXPECT_TRUE(
+        log.has("shard 2, train_1.bin of 77 tokens, has other tokens now; going on with "
+                "them (data.changed_shards)"))
+        << log.text();
+  }
+  const CapturedLog log;
+  const RunConfig again =
+      tiny_config(directory_.path(), "again", {"train.steps=3", "data.changed_shards=accept"});
+  train(again, checkpoint_path(other, 2));
+  EXPECT_FALSE(log.has("other tokens")) << log.text();
+}
+TEST_F(ResumeRefused, NotForOtherValidationDataWhichAreTold) {
+  write_random_shard(directory_ / "val_0.bin", 150, 9);
+  const CapturedLog log;
+  train(tiny_config(directory_.path(), "other", {"train.steps=2"}), checkpoint_path(config_, 1));
+  EXPECT_TRUE(log.has("the validation data are others: shard 1, val_0.bin")) << log.text();
+}
+// Then the manifest that its run keeps is compared, and without one the number of tokens.
+TEST_F(ResumeRefused, WithOtherDataThanACheckpointThatDoesNotListThem) {
+  const std::string checkpoint = checkpoint_path(config_, 1);
+  CheckpointRecord record = read_checkpoint_record(posix_file_system(), checkpoint);
+  record.state.extra.erase("data_shards");
+  write_checkpoint_state(posix_file_system(), checkpoint, record.state, record.files);
+  const auto manifest_of_shards = [&](const std::string& path) {
+    Manifest manifest;
+    manifest.tokenizer = {.file = "t.model", .hash = "t", .vocab_size = kTinyVocab};
+    for (const char* const name : {"train_0.bin", "train_1.bin", "train_2.bin", "val_0.bin"}) {
+      const TokenShard shard(directory_ / name);
+      ManifestSplit& split = manifest.splits["train"];
+      split.shards.push_back({name, shard.tokens(), shard.content_hash()});
+      split.tokens += shard.tokens();
+    }
+    manifest.save(path);
+  };
+  const RunConfig other = tiny_config(directory_.path(), "other", {"train.steps=2"});
+  {
+    const CapturedLog log;
+    train(other, checkpoint);
+    EXPECT_TRUE(log.has("does not say which shards it was trained on")) << log.text();
+  }
+  manifest_of_shards(run_directory(config_) + "/data_manifest.json");
+  write_random_shard(directory_ / "train_1.bin", 77, 9);
+  manifest_of_shards(directory_ / "manifest.json");
+  expect_refused({}, "shard 2, train_1.bin of 77 tokens, has other tokens now");
+}
 // A tensor's initial RMS is not known later.
 TEST_F(ResumeRefused, WithAnotherUnitOfTheBoundOnWeights) {
   expect_refused({"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms"},

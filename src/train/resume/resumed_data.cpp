@@ -1,5 +1,6 @@
 #include "train/resume/resumed_data.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -7,6 +8,10 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "core/io/file_system.h"
+#include "core/io/run_paths.h"
+#include "core/text.h"
+#include "data/manifest.h"
 #include "train/resume/resume_check.h"
 
 namespace mpt {
@@ -14,9 +19,8 @@ namespace {
 
 constexpr const char* kTokens = "data_tokens";
 constexpr const char* kOrder = "data_order";
-
-// Of the one corpus without a name.
-MixtureOrder unnamed_order() { return MixtureOrder({{0, {{"", kRowsPerCycle}}}}); }
+constexpr const char* kShards = "data_shards";
+constexpr const char* kValidation = "validation_shards";
 
 // " of books"; "" for the corpus without a name.
 std::string of_corpus(const std::string& name) { return name.empty() ? "" : " of " + name; }
@@ -47,6 +51,39 @@ std::map<std::string, int64_t> saved_tokens(const TrainState& saved,
   return tokens;
 }
 
+nlohmann::json json_of(const DataContents& contents) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [name, shards] : contents)
+    for (const ShardContent& shard : shards) {
+      all[name].push_back(
+          {{"file", shard.file}, {"tokens", shard.tokens}, {"sample", shard.sample}});
+      if (!shard.hash.empty()) all[name].back()["hash"] = shard.hash;
+    }
+  return all;
+}
+
+// Nothing where the version that saved did not have the key.
+DataContents saved_contents(const TrainState& saved, const std::string& checkpoint,
+                            const char* key) {
+  DataContents contents;
+  const nlohmann::json value = extra_of(saved, key);
+  if (value.is_null()) return contents;
+  try {
+    for (const auto& [name, shards] : value.get<nlohmann::json::object_t>())
+      for (const nlohmann::json& shard : shards.get<nlohmann::json::array_t>())
+        contents[name].push_back({.file = shard.at("file").get<std::string>(),
+                                  .tokens = shard.at("tokens").get<int64_t>(),
+                                  .sample = shard.at("sample").get<std::string>(),
+                                  .hash = shard.value("hash", "")});
+  } catch (const nlohmann::json::exception&) {
+    throw error(
+        "{}: cannot be resumed: extra.{} of its state does not list file, tokens and sample of "
+        "shards by the name of their corpus",
+        checkpoint, key);
+  }
+  return contents;
+}
+
 // The present name of the one corpus of `before`, if that has none.
 std::string name_now(const std::vector<CorpusConfig>& before, const RunConfig& config) {
   if (before.size() != 1 || !before.front().name.empty()) return "";
@@ -72,10 +109,14 @@ MixtureOrder with_name(const MixtureOrder& order, const std::string& name) {
 
 }  // namespace
 
+MixtureOrder unnamed_order() { return MixtureOrder({{0, {{"", kRowsPerCycle}}}}); }
+
 FormerData former_data(const TrainState& saved, const std::string& checkpoint,
                        const RunConfig& config) {
   const nlohmann::json order = extra_of(saved, kOrder);
   FormerData former{.tokens = saved_tokens(saved, checkpoint),
+                    .shards = saved_contents(saved, checkpoint, kShards),
+                    .validation = saved_contents(saved, checkpoint, kValidation),
                     .order = order.is_null()
                                  ? unnamed_order()
                                  : MixtureOrder::parse(order, checkpoint + ": extra." + kOrder)};
@@ -84,6 +125,7 @@ FormerData former_data(const TrainState& saved, const std::string& checkpoint,
   const std::string name = name_now(run->data.train, config);
   if (!name.empty() && !former.tokens.contains(name)) {
     give_name(former.tokens, name);
+    give_name(former.shards, name);
     former.order = with_name(former.order, name);
     former.corpora.insert(name);
     return former;
@@ -92,25 +134,127 @@ FormerData former_data(const TrainState& saved, const std::string& checkpoint,
   return former;
 }
 
-void check_corpora(const FormerData& former, const std::string& checkpoint,
-                   const Mixture& training_data) {
+DataContents contents_of(const Mixture& training_data) {
+  DataContents contents;
+  for (const Corpus& corpus : training_data.corpora())
+    contents[corpus.name] = corpus.rows->contents();
+  return contents;
+}
+
+DataContents contents_of(const std::vector<ValidationSet>& sets) {
+  DataContents contents;
+  for (const ValidationSet& set : sets) contents[set.name] = set.rows->contents();
+  return contents;
+}
+
+namespace {
+
+using Shards = std::vector<ShardContent>;
+
+// "a.bin of 10 tokens"
+std::string text_of(const ShardContent& shard) {
+  return fmt::format("{} of {} tokens", shard.file, shard.tokens);
+}
+
+// "shard 2 was b.bin of 10 tokens and is a.bin of 10 tokens"; "" if they have the same tokens.
+std::string difference_of(const Shards& before, const Shards& now) {
+  for (size_t i = 0; i < std::min(before.size(), now.size()); ++i) {
+    if (now[i].same_as(before[i])) continue;
+    const std::string was = text_of(before[i]), is = text_of(now[i]);
+    return was == is ? fmt::format("shard {}, {}, has other tokens now", i + 1, is)
+                     : fmt::format("shard {} was {} and is {}", i + 1, was, is);
+  }
+  if (before.size() == now.size()) return "";
+  return fmt::format("there were {} and are {}", counted(std::ssize(before), "shard"), now.size());
+}
+
+int64_t tokens_of(const Shards& shards) {
+  int64_t tokens = 0;
+  for (const ShardContent& shard : shards) tokens += shard.tokens;
+  return tokens;
+}
+
+// The manifest of the run that the checkpoint is of; it is that of a single corpus.
+std::optional<Manifest> kept_manifest(const std::string& checkpoint) {
+  const std::string run = run_of_checkpoint(checkpoint);
+  const std::string path = run.empty() ? "" : in_directory(run, kRunManifest);
+  if (path.empty() || !posix_file_system().exists(path)) return std::nullopt;
+  return Manifest::load(path);
+}
+
+// As difference_of(), of a checkpoint that does not list its shards.
+std::string difference_by_manifest(const std::string& checkpoint, const Shards& now) {
+  const std::optional<Manifest> manifest = kept_manifest(checkpoint);
+  bool all_known = manifest.has_value();
+  for (size_t i = 0; manifest && i < now.size(); ++i) {
+    const ManifestShard* const listed = manifest->find_shard(now[i].file);
+    all_known &= listed != nullptr && !now[i].hash.empty();
+    if (listed != nullptr && !now[i].hash.empty() && listed->hash != now[i].hash)
+      return fmt::format("shard {}, {}, has other tokens now", i + 1, text_of(now[i]));
+  }
+  if (!all_known)
+    spdlog::warn(
+        "resume: {} does not say which shards it was trained on; only their number of tokens can "
+        "be compared",
+        checkpoint);
+  return "";
+}
+
+std::string difference_in(const std::string& corpus, const FormerData& former,
+                          const std::string& checkpoint, const Shards& now) {
+  if (const auto found = former.shards.find(corpus); found != former.shards.end())
+    return difference_of(found->second, now);
+  const int64_t tokens = former.tokens.at(corpus);
+  if (tokens != tokens_of(now))
+    return fmt::format("there were {} tokens in total and are {}", tokens, tokens_of(now));
+  return former.tokens.size() == 1 ? difference_by_manifest(checkpoint, now) : "";
+}
+
+void refuse_or_accept(const std::string& difference, const std::string& corpus,
+                      const std::string& checkpoint, const RunConfig& config) {
+  if (difference.empty()) return;
+  const std::string what = "the shards" + of_corpus(corpus) + " are not those it was trained on";
+  if (config.data.changed_shards == ChangedShards::kAccept)
+    return spdlog::warn("resume: {}: {}: {}; going on with them (data.changed_shards)", checkpoint,
+                        what, difference);
+  throw error(
+      "{}: cannot be resumed: {}: {}. The saved data position is valid only for the same shards in "
+      "the same order: restore them, start a new run under another name, or go on with these at "
+      "the same row by --set data.changed_shards=accept",
+      checkpoint, what, difference);
+}
+
+void warn_of_other_validation(const DataContents& before, const DataContents& now) {
+  for (const auto& [set, shards] : now) {
+    const auto found = before.find(set);
+    const std::string difference =
+        found == before.end() ? "" : difference_of(found->second, shards);
+    if (!difference.empty())
+      spdlog::warn(
+          "resume: the validation data{} are others: {}; losses are not comparable with those "
+          "before",
+          of_corpus(set), difference);
+  }
+}
+
+}  // namespace
+
+void check_corpora(const FormerData& former, const std::string& checkpoint, const PresentData& now,
+                   const RunConfig& config) {
   std::set<std::string> left = former.corpora;
-  for (const Corpus& corpus : training_data.corpora()) {
-    const auto found = former.tokens.find(corpus.name);
+  for (const Corpus& corpus : now.training.corpora()) {
     const bool is_back = left.erase(corpus.name) == 0 && !former.corpora.empty();
-    if (found == former.tokens.end()) {
+    if (!former.tokens.contains(corpus.name)) {
       spdlog::warn("resume: {} is new, and read from its beginning", called(corpus.name));
       continue;
     }
-    if (found->second != corpus.rows->tokens())
-      throw error(
-          "{}: cannot be resumed: it was trained on shards{} of {} tokens in total, data.train now "
-          "names {}. The saved data position is valid only for the same shards",
-          checkpoint, of_corpus(corpus.name), found->second, corpus.rows->tokens());
+    refuse_or_accept(difference_in(corpus.name, former, checkpoint, now.shards.at(corpus.name)),
+                     corpus.name, checkpoint, config);
     if (is_back)
       spdlog::warn("resume: {} is read again, from where it was left", called(corpus.name));
   }
   for (const std::string& name : left) spdlog::warn("resume: {} is no longer read", called(name));
+  warn_of_other_validation(former.validation, now.validation);
 }
 
 std::shared_ptr<const Mixture> continued_data(const FormerData& former, int64_t rows,
@@ -123,14 +267,18 @@ std::shared_ptr<const Mixture> continued_data(const FormerData& former, int64_t 
   return training_data.in_order(std::move(order));
 }
 
-void add_data(TrainState& state, const Mixture& training_data,
-              const std::map<std::string, int64_t>& former) {
-  std::map<std::string, int64_t> tokens = former;
-  for (const Corpus& corpus : training_data.corpora()) tokens[corpus.name] = corpus.rows->tokens();
+void add_data(TrainState& state, const PresentData& now, const FormerData& former) {
+  std::map<std::string, int64_t> tokens = former.tokens;
+  DataContents shards = former.shards;
+  for (const auto& [name, present] : now.shards) {
+    tokens[name] = tokens_of(present);
+    shards[name] = present;
+  }
   const bool unnamed = tokens.size() == 1 && tokens.begin()->first.empty();
   state.extra[kTokens] = unnamed ? nlohmann::json(tokens.begin()->second) : nlohmann::json(tokens);
-  if (!(training_data.order() == unnamed_order()))
-    state.extra[kOrder] = training_data.order().json();
+  state.extra[kShards] = json_of(shards);
+  if (!now.validation.empty()) state.extra[kValidation] = json_of(now.validation);
+  if (!(now.training.order() == unnamed_order())) state.extra[kOrder] = now.training.order().json();
 }
 
 }  // namespace mpt
