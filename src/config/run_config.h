@@ -67,6 +67,7 @@ struct TrainConfig {
   std::optional<std::string> init_from{};
   NonfinitePolicy nonfinite_policy = NonfinitePolicy::kStop;
   int64_t max_rollbacks = 3;
+  int64_t max_skipped_steps = 10;
   ActivationRecompute activation_recompute = ActivationRecompute::kNone;
   int64_t loss_chunk_rows = 0;
   double z_loss = 0;

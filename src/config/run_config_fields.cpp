@@ -40,6 +40,13 @@ void TrainConfig::fields(Fields& f) {
              {.doc = "what to do on a loss or gradient norm that is not finite: stop; skip_step: "
                      "skip the update; rollback: return to the last checkpoint and continue with "
                      "the data after the step"});
+  f.optional(
+      "max_skipped_steps", max_skipped_steps,
+      {.minimum = 1,
+       .maximum = 1e9,
+       .only_with = only_with("nonfinite_policy", nonfinite_policy, {NonfinitePolicy::kSkipStep}),
+       .doc = "steps in a row whose loss or gradient norm is not finite after which the run "
+              "ends with an error, because its weights are ruined"});
   f.optional("max_rollbacks", max_rollbacks,
              {.minimum = 1,
               .maximum = 1e6,

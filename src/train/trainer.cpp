@@ -386,7 +386,24 @@ Trainer::Remedy Trainer::remedy_for(const StepRecord& record) const {
   return nonfinite == NonfinitePolicy::kRollback ? Remedy::kRollBack : Remedy::kStop;
 }
 
+// With weights that are not finite, or too large, no step is.
+void Trainer::require_finite_steps(const StepRecord& record) {
+  unfinite_ = record.skipped && !record.spike ? unfinite_ + 1 : 0;
+  if (unfinite_ < config_.train.max_skipped_steps ||
+      config_.train.nonfinite_policy != NonfinitePolicy::kSkipStep)
+    return;
+  report_save(saver_.finish());
+  throw error(
+      "{}, the last of {} such steps in a row (train.max_skipped_steps): the weights are ruined, "
+      "so the run stops here. Their last update was made in step {}; {}. Continue from a "
+      "checkpoint of an earlier step, or start again with a lower learning rate",
+      trouble_of(record), unfinite_, step_ - unfinite_,
+      last_checkpoint_.empty() ? "no checkpoint is saved"
+                               : "the last checkpoint is " + last_checkpoint_);
+}
+
 void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
+  require_finite_steps(record);
   const Remedy remedy = remedy_for(record);
   if (remedy == Remedy::kGoOn) {
     if (record.spike && ranks_.is_root())

@@ -98,6 +98,7 @@ class Trainer {
   void judge(StepRecord& record);
   enum class Remedy : uint8_t { kGoOn, kRollBack, kStop };
   [[nodiscard]] Remedy remedy_for(const StepRecord& record) const;
+  void require_finite_steps(const StepRecord& record);
   void handle_trouble(const StepRecord& record, RunLogger* logger);
   void roll_back(const StepRecord& record, RunLogger* logger);
   [[nodiscard]] bool one_has_failed();
@@ -144,6 +145,7 @@ class Trainer {
   int64_t earlier_updates_ = 0;   // before the moments began
   int64_t tokens_ = 0;            // predicted so far
   int64_t rollbacks_ = 0;         // since the last saved checkpoint
+  int64_t unfinite_ = 0;          // steps in a row that were not finite
   int64_t frozen_ = 0;            // ineffective FP8 scale updates already warned of
   bool stopping_ = false;         // a rank received a signal, or failed
   bool evaluation_left_ = false;  // of this step, because of that

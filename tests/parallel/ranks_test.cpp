@@ -465,6 +465,18 @@ TEST(NonfiniteOnRanks, IsLeftOutByAll) {
   EXPECT_EQ(skipped, kSteps - 1);
 }
 
+// With infinite weights no step is finite any more.
+TEST(NonfiniteOnRanks, EndsTheRunThatIsRuined) {
+  for (const int64_t ranks : {1, 2}) {
+    const Directory directory;
+    const RunConfig config =
+        exploding(directory, {"train.nonfinite_policy=skip_step", "train.max_skipped_steps=3"});
+    EXPECT_ERROR(train_on(ranks, config), "step 4: ", "is not finite, the last of 3 such steps",
+                 "train.max_skipped_steps", "Their last update was made in step 1");
+    EXPECT_EQ(std::ssize(records_of(config)), 4);
+  }
+}
+
 TEST(NonfiniteOnRanks, RollbackNeedsACheckpoint) {
   const Directory directory;
   EXPECT_ERROR(train_on(2, exploding(directory, {"train.nonfinite_policy=rollback"})),

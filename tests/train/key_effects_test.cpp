@@ -160,6 +160,7 @@ const std::set<std::string> kElsewhere{
     "train.init_from",
     "train.nonfinite_policy",
     "train.max_rollbacks",
+    "train.max_skipped_steps",
     "train.spike_z",
     "train.spike_window",
 };
