@@ -2,6 +2,12 @@
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Standard descriptors that are closed, as under a daemon or after >&-, lead nowhere: the first line that is printed would end
+# a script, and files would take their numbers. A copy of one that is closed fails.
+: 9>&2 || exec 2>/dev/null
+{ : 9<&0; } 2>/dev/null || exec </dev/null
+{ : 9>&1; } 2>/dev/null || exec >/dev/null
+
 # The distribution's interpreter, which sees python3-matplotlib; another one earlier on PATH may not.
 python_path() {
   if [ -x /usr/bin/python3 ]; then say "${MPT_PYTHON:-/usr/bin/python3}"; else say "${MPT_PYTHON:-python3}"; fi

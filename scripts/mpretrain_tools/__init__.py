@@ -12,8 +12,13 @@ rank_model     memory, traffic and time of many ranks
 torch_llama    LLaMA in PyTorch, the oracle of tests and what speed is compared with
 bench          what is measured on the CPU and a GPU, beside other programs
 documentation  generated reference pages, hooks of the site
+descriptors    standard descriptors that are closed
 
 The files of scripts/ start what is here. Nothing needs to be installed; `pip install -e .` makes
 the package importable everywhere. Only the standard library is needed, but for drawing (matplotlib)
 and for modules about PyTorch (torch, numpy).
 """
+
+from mpretrain_tools import descriptors
+
+descriptors.hold()  # before any module opens a file
