@@ -43,17 +43,7 @@ json with_non_finite_decoded(json value) {
   return value;
 }
 
-// Bytes that are not UTF-8 (in a path, say) are replaced: saving never fails for them.
-std::string dump(const json& value, int indent) {
-  return value.dump(indent, ' ', false, json::error_handler_t::replace);
-}
-
-// For messages.
-std::string short_text(const json& value) {
-  return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace), 60);
-}
-
-std::string seal_of(const json& content) { return hash_bytes(bytes_of(dump(content, -1))); }
+std::string seal_of(const json& content) { return hash_bytes(bytes_of(json_text(content))); }
 
 json to_json(const StoredStretch& stretch) {
   return {{"tensor", stretch.tensor},
@@ -71,7 +61,7 @@ Integer integer_of(const std::string& path, const char* key, const json& value) 
                         : value.is_number_integer() && std::is_signed_v<Integer>;
   if (!fits)
     throw error("{}: not a checkpoint state: {} is {}; expected an integer of 64 bits{}", path, key,
-                short_text(value), std::is_signed_v<Integer> ? "" : " that is not negative");
+                short_json_text(value), std::is_signed_v<Integer> ? "" : " that is not negative");
   return value.get<Integer>();
 }
 int64_t count_at(const std::string& path, const char* key, const json& object) {
@@ -81,7 +71,7 @@ int64_t count_at(const std::string& path, const char* key, const json& object) {
 std::vector<int64_t> shape_from(const std::string& path, const json& value) {
   if (!value.is_array())
     throw error("{}: not a checkpoint state: shape is {}; expected a list", path,
-                short_text(value));
+                short_json_text(value));
   std::vector<int64_t> shape;
   for (const json& extent : value) shape.push_back(integer_of<int64_t>(path, "shape", extent));
   return shape;
@@ -101,7 +91,7 @@ StoredStretch stretch_from(const std::string& path, const json& value) {
                         count_at(path, "first", value), count_at(path, "count", value)};
   if (!is_sound(stretch))
     throw error("{}: {} elements starting at {} are outside tensor '{}' with shape {}", path,
-                stretch.count, stretch.first, stretch.tensor, short_text(value.at("shape")));
+                stretch.count, stretch.first, stretch.tensor, short_json_text(value.at("shape")));
   return stretch;
 }
 
@@ -151,12 +141,12 @@ json parse_object(const std::string& path, std::string_view text) {
 void check_format(const std::string& path, const json& content) {
   if (content.value("format", json()) != kFormat) {
     throw error("{}: not a checkpoint state: expected \"format\": \"{}\", found {}", path, kFormat,
-                short_text(content.value("format", json())));
+                short_json_text(content.value("format", json())));
   }
   const json version = content.value("version", json());
   if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
     throw error("{} has format version {}; this program reads versions {} to {}", path,
-                short_text(version), kOldestVersion, kVersion);
+                short_json_text(version), kOldestVersion, kVersion);
   }
 }
 
@@ -166,7 +156,7 @@ void check_seal(const std::string& path, json content) {
   const std::string expected = seal_of(content);
   if (found != expected) {
     throw error("{} was altered: its content has checksum {}, but it records {}", path, expected,
-                short_text(found));
+                short_json_text(found));
   }
 }
 
@@ -190,9 +180,9 @@ std::string checkpoint_record_text(const CheckpointRecord& record) {
                      {"extra", with_non_finite_encoded(state.extra)},
                      {"files", files}};
   // Seals the text that will be read back, after invalid UTF-8 was replaced.
-  json sealed = json::parse(dump(content, -1));
+  json sealed = json::parse(json_text(content));
   sealed[kSealKey] = seal_of(sealed);
-  return dump(sealed, 2) + "\n";
+  return json_text(sealed, 2) + "\n";
 }
 
 CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_view text) {
@@ -224,7 +214,7 @@ CheckpointRecord read_checkpoint_record(FileSystem& fs, const std::string& direc
   return parse_checkpoint_record(path, fs.read_file(path, kMaxPlainJsonBytes));
 }
 
-std::string checkpoint_file_text(const CheckpointFile& file) { return dump(to_json(file), -1); }
+std::string checkpoint_file_text(const CheckpointFile& file) { return json_text(to_json(file)); }
 
 CheckpointFile parse_checkpoint_file(const std::string& path, std::string_view text) {
   const json content = parse_object(path, text);

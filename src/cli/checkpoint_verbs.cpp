@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/progress.h"
 
 namespace mpt {
@@ -32,7 +33,7 @@ void run_list(const ListCommand& command) {
   const std::vector<CheckpointSummary> found =
       inspect_checkpoints(posix_file_system(), command.path, command.scrutiny);
   write_output(command.json
-                   ? checkpoints_json(found).dump(2) + "\n"
+                   ? json_text(checkpoints_json(found), 2) + "\n"
                    : checkpoint_table(found) + set_aside_note(posix_file_system(), command.path));
 }
 

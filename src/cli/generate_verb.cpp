@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/progress.h"
 #include "core/text.h"
 #include "data/corpus/raw_input.h"
@@ -127,7 +128,7 @@ std::string json_line(const std::string& prompt, int64_t sample, const std::stri
                                     {"prompt_tokens", result.prompt_tokens},
                                     {"new_tokens", result.new_tokens},
                                     {"stopped", reason_of(result.stopped)}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(json) + "\n";
 }
 
 // Prints what is generated: as it is drawn, below a heading where there are several texts, or as a

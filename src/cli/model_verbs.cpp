@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/io/atomic_output.h"
 #include "core/io/file_system.h"
+#include "core/json/json_parse.h"
 #include "inference/evaluate.h"
 #include "inference/export_model.h"
 #include "inference/loaded_model.h"
@@ -110,7 +111,7 @@ void run_eval(EvalCommand& command) {
   command.tasks.device = command.options.device;
   if (command.wants_loss()) evaluate_loss(command, output);
   if (!command.task_files.empty()) evaluate_tasks(command, output);
-  write_output(command.json ? output.json.dump(2) + "\n" : output.text);
+  write_output(command.json ? json_text(output.json, 2) + "\n" : output.text);
   if (!details) return;
   details->append(bytes_of(output.details));
   details->commit();

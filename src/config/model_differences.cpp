@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/config_writer.h"
+#include "core/json/json_parse.h"
 
 namespace mpt {
 namespace {
@@ -30,7 +31,7 @@ std::vector<std::string> model_differences(const LlamaConfig& there, const Llama
   std::vector<std::string> found;
   for (const auto& item : both.items()) {
     const auto text = [&](const nlohmann::json& keys) {
-      return keys.contains(item.key()) ? keys.at(item.key()).dump() : std::string("not set");
+      return keys.contains(item.key()) ? json_text(keys.at(item.key())) : std::string("not set");
     };
     if (text(a) == text(b)) continue;
     std::string key = "model" + item.key();

@@ -171,7 +171,7 @@ Json run_config_schema() {
   return schema;
 }
 
-std::string schema_text() { return run_config_schema().dump(2) + "\n"; }
+std::string schema_text() { return json_text(run_config_schema(), 2) + "\n"; }
 
 // Where a config given by its bare name may be found.
 

@@ -67,7 +67,7 @@ class Fields {
     return object_.at(key);
   }
   [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const {
-    throw error("{}: field {} is {}; expected {}", file_, path_of(key), at(key).dump(), wanted);
+    throw error("{}: field {} is {}; expected {}", file_, path_of(key), json_text(at(key)), wanted);
   }
 
   const std::string& file_;
@@ -159,8 +159,7 @@ void Manifest::save(const std::string& path, FileSystem& fs) const {
                      {"splits", splits_json},
                      {"options", options.is_null() ? json::object() : options}};
   // Paths among the options may be invalid UTF-8, which must not prevent writing the manifest.
-  write_file_atomically(
-      fs, path, bytes_of(content.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+  write_file_atomically(fs, path, bytes_of(json_text(content, 2) + "\n"));
 }
 
 const ManifestShard* Manifest::find_shard(const std::string& file) const {

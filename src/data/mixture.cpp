@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 
 namespace mpt {
 namespace {
@@ -176,7 +177,7 @@ MixtureOrder MixtureOrder::parse(const nlohmann::json& json, const std::string& 
     segments.push_back({entry.at(kFirstRow).get<int64_t>(), entry.at(kShares).get<CycleShares>()});
   return MixtureOrder(std::move(segments));
 } catch (const std::exception& problem) {
-  throw error("{}: {} is not an order of rows: {}", place, json.dump(), problem.what());
+  throw error("{}: {} is not an order of rows: {}", place, json_text(json), problem.what());
 }
 
 // --- rows ----------------------------------------------------------------------------------------

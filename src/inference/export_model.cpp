@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "core/json/json_parse.h"
 #include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer_files/tiktoken_reader.h"
 #include "data/tokenizer_files/tokenizer_settings.h"
@@ -115,7 +116,7 @@ void write_text(FileSystem& fs, const std::string& path, std::string_view text) 
 }
 
 void write_json(FileSystem& fs, const std::string& path, const ordered_json& content) {
-  write_text(fs, path, content.dump(2) + "\n");
+  write_text(fs, path, json_text(content, 2) + "\n");
 }
 
 // tokenizer.json, unless it would give other ids than the tokenizer.

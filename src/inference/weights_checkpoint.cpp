@@ -13,7 +13,9 @@
 #include "core/check.h"
 #include "core/io/hash.h"
 #include "core/io/run_paths.h"
+#include "core/json/json_parse.h"
 #include "core/progress.h"
+#include "core/text.h"
 #include "inference/loaded_model.h"
 #include "model/parameters.h"
 #include "model/weight_ema.h"
@@ -39,7 +41,8 @@ std::string name_of_output(const std::string& output) {
   constexpr size_t kLongest = 200;
   const std::string name =
       std::filesystem::path(without_slashes(output)).lexically_normal().filename().string();
-  const bool good = !name.empty() && !name.starts_with('.') && name.size() <= kLongest;
+  const bool good = !name.empty() && !name.starts_with('.') && name.size() <= kLongest &&
+                    valid_utf8_prefix(name) == name.size();
   return good ? name : "weights";
 }
 
@@ -107,7 +110,7 @@ Json config_to_start_from(const RunConfig& config) {
 void write_files(FileSystem& fs, const std::string& directory, const WeightsCheckpoint& what,
                  const WeightStore& weights, Device& device) {
   write_file_atomically(fs, in_directory(directory, kRunConfigFile),
-                        bytes_of(config_to_start_from(what.config).dump(2) + "\n"));
+                        bytes_of(json_text(config_to_start_from(what.config), 2) + "\n"));
   if (!what.tokenizer.empty()) {
     const TokenizerFileContent file = read_tokenizer_file(what.tokenizer);
     write_file_atomically(fs, in_directory(directory, file.name()), bytes_of(file.bytes));

@@ -13,6 +13,7 @@
 #include "core/io/code_file.h"
 #include "core/io/file_system.h"
 #include "core/io/hash.h"
+#include "core/json/json_parse.h"
 #include "device/device.h"
 #include "model/parameters.h"
 
@@ -234,7 +235,7 @@ std::string hash_of(const Tensor& tensor, Device& device) {
 
 void check_same_start(Communicator& ranks, const RunConfig& config, const Mixture& training_data) {
   if (ranks.is_single()) return;
-  check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
+  check_same(ranks, hash_bytes(bytes_of(json_text(resolved_json(config)))), "configuration");
   check_same(ranks, hash_file(posix_file_system(), code_file()), "program");
   check_same(ranks, hash_of_data(training_data), "set of training data");
 }
@@ -258,7 +259,7 @@ void agree_on_sums_of_bf16(Communicator& ranks, Device& device) {
 std::string text_of(const std::vector<GemmChoice>& choices) {
   nlohmann::json list = nlohmann::json::array();
   for (const GemmChoice& choice : choices) list.push_back({choice.key, choice.algorithm});
-  return list.dump();
+  return json_text(list);
 }
 std::vector<GemmChoice> choices_of(const std::string& text) {
   std::vector<GemmChoice> choices;

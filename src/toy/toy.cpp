@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/progress.h"
 
 namespace mpt {
@@ -254,7 +255,7 @@ ToySweep run_toy(FileSystem& fs, const ToyOptions& options) {
   write_directory(fs, output_of(options), [&](const std::string& directory) {
     write_file_atomically(fs, directory + "/" + kRuns, bytes_of(runs_csv(sweep)));
     write_file_atomically(fs, directory + "/" + kSummary,
-                          bytes_of(toy_summary(sweep).dump(2) + "\n"));
+                          bytes_of(json_text(toy_summary(sweep), 2) + "\n"));
   });
   return sweep;
 }

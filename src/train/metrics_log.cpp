@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/io/lines.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -129,8 +130,7 @@ MetricsLog::MetricsLog(FileSystem& fs, std::string path) : fs_(fs), path_(std::m
 
 void MetricsLog::append(const nlohmann::ordered_json& record) {
   check(record.is_object(), "{}: a record is a JSON object, not a {}", path_, record.type_name());
-  const std::string line =
-      readable(record).dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  const std::string line = json_text(readable(record)) + "\n";
   if (torn_) cut_torn();
   try {
     file_->append(bytes_of(line));

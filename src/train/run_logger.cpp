@@ -7,6 +7,7 @@
 
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/json/json_parse.h"
 
 namespace mpt {
 namespace {
@@ -109,9 +110,7 @@ nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operand
   return all;
 }
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
 }  // namespace
 

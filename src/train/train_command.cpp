@@ -18,6 +18,7 @@
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 #include "device/backends.h"
 #include "device/profiling.h"
@@ -112,7 +113,7 @@ void start_directory(FileSystem& fs, const RunConfig& config, std::optional<Dire
   lock.emplace(directory);
 }
 void write_resolved_config(FileSystem& fs, const RunConfig& config) {
-  const std::string resolved = resolved_json(config).dump(2) + "\n";
+  const std::string resolved = json_text(resolved_json(config), 2) + "\n";
   write_file_atomically(fs, run_directory(config) + "/config.json", bytes_of(resolved));
 }
 
@@ -295,7 +296,7 @@ class TrainingRun {
     });
   }
   void write_report(const std::string& program) {
-    const std::string report = report_json(config(), device_, ranks_, program).dump(2) + "\n";
+    const std::string report = json_text(report_json(config(), device_, ranks_, program), 2) + "\n";
     write_file_atomically(fs_, run_directory(config()) + "/report.json", bytes_of(report));
   }
   void start_from(const std::optional<std::string>& checkpoint) {
@@ -378,7 +379,7 @@ void run_plan(const PlanCommand& command) {
                .scanned_tokens = checks ? std::numeric_limits<int64_t>::max() : kScannedTokens});
   if (command.format == PlanFormat::kJson) {
     figures.update(verdict_json(config, plan));
-    std::cout << figures.dump(2) << "\n";
+    std::cout << json_text(figures, 2) << "\n";
   } else {
     std::cout << report << verdict(config, plan);
   }

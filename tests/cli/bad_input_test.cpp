@@ -128,7 +128,7 @@ TEST_F(BadConfigs, KeysAndTypes) {
       {"set below a number",
        fresh({"seed.low=1"}),
        {"--set seed.low=1", "seed is the number 3", "config.json:3"}},
-      {"set that is not UTF-8", fresh({"name=\xff"}), {"--set: the text is not UTF-8"}},
+      {"set that is not UTF-8", fresh({"name=\xff"}), {"--set name=", "the text is not UTF-8"}},
   });
 }
 

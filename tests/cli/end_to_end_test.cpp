@@ -156,6 +156,16 @@ TEST_F(EndToEnd, EvalPrintsAnObjectToo) {
     EXPECT_NEAR(printed.at(key).get<double>(), number_behind(text, "\n" + key + " "), 1e-4) << key;
 }
 
+TEST_F(EndToEnd, PathsThatAreNotUtf8ArePrintedAsJsonToo) {
+  const std::string run = "runs/b\xff", shown = "runs/b\uFFFD/checkpoints/step_00000006";
+  fs::copy(*directory_ / "runs/small", *directory_ / run, fs::copy_options::recursive);
+  const auto printed = nlohmann::json::parse(must({"eval", "--checkpoint", run, "--json"}).out);
+  EXPECT_EQ(printed.at("checkpoint"), shown);
+  const auto list = nlohmann::json::parse(must({"checkpoint", "list", run, "--json"}).out);
+  EXPECT_EQ(list.back().at("path"), shown);
+  fs::remove_all(*directory_ / run);
+}
+
 TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
   const std::string out = eval({"--micro-batch-rows", "1"}).out;
   for (const char* rows : {"3", "7", "100000"})

@@ -434,6 +434,14 @@ TEST(TestRegistry, CheckerReportsAStrayTest) {
                   .contains("cuda"));
 }
 
+// json's own dump() throws for bytes that are not UTF-8; json_text() does not.
+TEST(Layering, JsonIsWrittenByOneFunction) {
+  for (const std::string& path : files_below(kRoot / "src"))
+    EXPECT_TRUE(path == "core/json/json_parse.h" ||
+                text_of(kRoot / "src" / path).find(".dump(") == std::string::npos)
+        << path;
+}
+
 TEST(Layering, NoFolderHasMoreThanTwentyFiveFiles) {
   std::map<std::string, int> files;
   for (const std::string& path : files_below(kRoot / "src"))

@@ -16,6 +16,16 @@ TEST(PlainJson, GivesTheValuesOfTheLibrary) {
     EXPECT_EQ(parse_plain_json(text), json::parse(text)) << text;
 }
 
+// A file's name may be any bytes.
+TEST(PlainJson, TextsThatAreNotUtf8AreWritten) {
+  const json value{{"path", "runs/b\xff"}};
+  EXPECT_EQ(json_text(value), R"({"path":"runs/b)"
+                              "\uFFFD"
+                              R"("})");
+  EXPECT_EQ(json_text(Json(value), 1), "{\n \"path\": \"runs/b\uFFFD\"\n}");
+  EXPECT_EQ(short_json_text(value), R"({"path":"runs/b\ufffd"})");
+}
+
 TEST(PlainJson, RefusesWhatProgramsDoNotWrite) {
   const auto nested = [](size_t levels) {
     return std::string(levels, '[') + std::string(levels, ']');

@@ -123,6 +123,13 @@ TEST_F(Convert, TellsTheLargestChange) {
       << changes.text();
 }
 
+// The run of a directory whose name cannot stand in a configuration has another name.
+TEST_F(Convert, TheOutputMayHaveAnyName) {
+  const std::string output = directory_ / "wide\xff";
+  EXPECT_EQ(convert(source_, output, WeightFormat::kF32).config.name, "weights");
+  EXPECT_EQ(load_model(disk, output, kOneThread).config.name, "weights");
+}
+
 TEST_F(Convert, OptionsOfTheFormatCanBeSet) {
   const RunConfig config = convert(source_, directory_ / "fp8", WeightFormat::kBlockFp8,
                                    {"precision.fp8_block_size=32", "precision.compute=fp32"})

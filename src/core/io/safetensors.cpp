@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/json/json_events.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -63,7 +64,7 @@ std::string header_text(const std::vector<StoredTensorInfo>& tensors,
         {"dtype", name_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }
@@ -114,7 +115,7 @@ class EntryParser {
     const json& value = field("dtype");
     if (!value.is_string()) fail("dtype is not a string");
     const auto found = enum_from_name<StoredType>(value.get_ref<const std::string&>());
-    if (!found) fail("has dtype {}; supported: {}", value.dump(), all_names<StoredType>());
+    if (!found) fail("has dtype {}; supported: {}", json_text(value), all_names<StoredType>());
     return *found;
   }
   std::vector<int64_t> integers(const char* key) const {
@@ -124,7 +125,7 @@ class EntryParser {
     for (const json& value : values) {
       constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
       if (!value.is_number_unsigned() || value.get<uint64_t>() > kMax) {
-        fail("{} contains {}; expected a non-negative integer", key, value.dump());
+        fail("{} contains {}; expected a non-negative integer", key, json_text(value));
       }
       numbers.push_back(value.get<int64_t>());
     }
@@ -173,7 +174,7 @@ class HeaderReader : public JsonEvents<json> {
   }
   bool key(std::string& key) override {
     if (!announce(key))
-      throw error("{}: the safetensors header has the key {} twice", path_, json(key).dump());
+      throw error("{}: the safetensors header has the key {} twice", path_, json_text(json(key)));
     if (fields_.size() > EntryParser::kFields) take_entry(fields_);  // which has too many
     return true;
   }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -317,7 +318,7 @@ bool FieldReader::in_range(const char* key, double value, const Json& shown,
                       (!info.maximum || value <= *info.maximum) &&
                       (!info.exclusive_minimum || value > *info.exclusive_minimum) &&
                       (!info.exclusive_maximum || value < *info.exclusive_maximum);
-  if (!inside) report(key, fmt::format("must be {}, found {}", range_of(info), shown.dump()));
+  if (!inside) report(key, fmt::format("must be {}, found {}", range_of(info), json_text(shown)));
   return inside;
 }
 

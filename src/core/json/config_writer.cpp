@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 
 namespace mpt {
 namespace {
@@ -213,7 +214,7 @@ void add_alternatives(Json& properties, std::string_view choice, const std::vect
       owner.schema.erase("description");
       if (!schema.contains("default")) owner.schema.erase("default");
       check(owner.schema == schema, "key {} differs: with {} = {} it is {}, but {} with {}", key,
-            choice, of_key.front().name, schema.dump(), owner.schema.dump(), owner.name);
+            choice, of_key.front().name, json_text(schema), json_text(owner.schema), owner.name);
     }
     properties[key] = Json{{"description", description}};
     properties[key].update(schema);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/io/file_system.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -185,7 +187,7 @@ JsonDocument JsonDocument::of_value(Json value, std::string name) {
   if (!value.is_object())
     throw error("{}: expected an object {{...}}, found {}", name, describe(value));
   // What a checkpoint stored may have been written by others: the limits of files hold for it.
-  (void)parse_json(value.dump(-1, ' ', false, Json::error_handler_t::replace), name);
+  (void)parse_json(json_text(value), name);
   JsonDocument document;
   document.name_ = std::move(name);
   document.root_ = std::move(value);
@@ -199,7 +201,8 @@ void JsonDocument::merge(const Json& value, Sources sources) {
 
 void JsonDocument::set(std::string_view assignment) {
   if (valid_utf8_prefix(assignment) != assignment.size())
-    throw error("--set: the text is not UTF-8");
+    throw error("--set {}: the text is not UTF-8, which all texts of a configuration have to be",
+                without_controls(assignment));
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
     throw error("--set {}: expected key=value, as in --set optimizer.eps=1e-10", assignment);

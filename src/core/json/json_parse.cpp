@@ -229,7 +229,7 @@ std::string join_key_path(std::string_view parent, std::string_view key) {
 
 std::string describe(const Json& value) {
   if (value.is_null()) return "null";
-  const std::string text = shortened(value.dump(-1, ' ', true, Json::error_handler_t::replace), 60);
+  const std::string text = short_json_text(value);
   if (value.is_object()) return "the object " + text;
   if (value.is_array()) return "the list " + text;
   return fmt::format("the {} {}", value.type_name(), text);

@@ -12,6 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
+
 namespace mpt {
 
 using Json = nlohmann::ordered_json;
@@ -44,6 +46,18 @@ nlohmann::json parse_json_line(std::string_view text);
 
 // "model" + "hidden_size" → "model.hidden_size"; "" + "model" → "model"
 std::string join_key_path(std::string_view parent, std::string_view key);
+
+// The text of a value, on one line or with `indent` spaces. Bytes that are not UTF-8, which the name
+// of a file may have, become U+FFFD: what is written at the end of work never fails for them.
+template <class Value>
+std::string json_text(const Value& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Value::error_handler_t::replace);
+}
+// The same in ASCII, at most 60 bytes and "...": for messages.
+template <class Value>
+std::string short_json_text(const Value& value) {
+  return shortened(value.dump(-1, ' ', true, Value::error_handler_t::replace), 60);
+}
 
 // A value for messages, its type and its shortened text: `the string "abc"`, `the number 1.5`,
 // `null`.

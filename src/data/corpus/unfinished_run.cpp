@@ -26,11 +26,6 @@ bool is_own_file(const std::string& file) {
          is_split_file(file, kValidationSplit);
 }
 
-// Names of files may be invalid UTF-8.
-std::string as_text(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 json json_of(const CorpusPosition& position) {
   const CorpusStats& stats = position.stats;
   return {{"file", position.file},
@@ -95,10 +90,10 @@ std::string different_input(const json& before, const json& now) {
     return fmt::format("{}, now {}", counted(std::ssize(before), "input"), now.size());
   for (size_t i = 0; i < now.size(); ++i)
     if (before[i].at("file") != now[i].at("file"))
-      return fmt::format("input {}, now {}", as_text(before[i].at("file")),
-                         as_text(now[i].at("file")));
+      return fmt::format("input {}, now {}", json_text(before[i].at("file")),
+                         json_text(now[i].at("file")));
     else if (before[i] != now[i])
-      return fmt::format("input {} was modified since", as_text(now[i].at("file")));
+      return fmt::format("input {} was modified since", json_text(now[i].at("file")));
   return "";
 }
 
@@ -129,7 +124,7 @@ UnfinishedRun::UnfinishedRun(FileSystem& fs, const std::string& output, json run
     : fs_(fs),
       output_(output),
       path_(in_directory(output, kDirectory)),
-      run_(json::parse(as_text(run))) {
+      run_(json::parse(json_text(run))) {
   if (fs_.exists(progress_path())) find(overwrite);
   saved_ = found_.has_value();
   if (!found_) fs_.remove_tree(path_);
@@ -150,7 +145,7 @@ std::string UnfinishedRun::difference(const json& found) const {
     const json then = before.value(key, json());
     if (then == now || (key == "on_bad_document" && !bad_met)) continue;
     if (key == "inputs") return different_input(then, now);
-    return fmt::format("{} {}, now {}", key, as_text(then), as_text(now));
+    return fmt::format("{} {}, now {}", key, json_text(then), json_text(now));
   }
   return "";
 }
@@ -159,7 +154,7 @@ void UnfinishedRun::find(Overwrite overwrite) try {
   const json found = parse_plain_json(fs_.read_file(progress_path()), progress_path());
   if (found.at("format") != kFormat)
     throw error("{}: has format {}; expected {}; remove the directory to begin anew",
-                progress_path(), as_text(found.at("format")), kFormat);
+                progress_path(), json_text(found.at("format")), kFormat);
   const std::string differs = difference(found);
   if (differs.empty()) {
     found_ = progress_from(found);
@@ -184,7 +179,7 @@ void UnfinishedRun::save(const TokenizeProgress& progress) {
                      {"run", run_},
                      {"position", json_of(progress.position)},
                      {"splits", splits}};
-  write_file_atomically(fs_, progress_path(), bytes_of(as_text(content) + "\n"));
+  write_file_atomically(fs_, progress_path(), bytes_of(json_text(content) + "\n"));
   saved_ = true;
 }
 

@@ -10,13 +10,12 @@ namespace mpt {
 namespace {
 
 const nlohmann::json kNull;
-constexpr size_t kMostShown = 60;
+constexpr size_t kMostShown = 60;  // of a path
 
 std::string shown_value(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return fmt::format("a list of {}", value.size());
-  const std::string text =
-      shortened(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), kMostShown);
+  const std::string text = short_json_text(value);
   return value.is_string() ? "the text " + text : text;
 }
 

@@ -181,7 +181,7 @@ bool is_tiktoken_with_settings(std::string_view content) {
 }
 
 std::string tiktoken_with_settings(std::string_view settings, std::string_view ranks) {
-  return parse_plain_json(settings).dump() + "\n" + std::string(ranks);
+  return json_text(parse_plain_json(settings)) + "\n" + std::string(ranks);
 }
 
 TiktokenFiles tiktoken_files(std::string_view with_settings) {

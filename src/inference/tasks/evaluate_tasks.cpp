@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/progress.h"
 #include "core/text.h"
 #include "inference/loaded_model.h"
@@ -171,7 +172,7 @@ std::string details_of(const TaskResult& result) {
     } else {
       json["is_greedy"] = example.is_greedy;
     }
-    lines += json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    lines += json_text(json) + "\n";
   }
   return lines;
 }

@@ -11,6 +11,7 @@
 #include "config/run_config_json.h"
 #include "core/check.h"
 #include "core/json/config_reader.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 #include "inference/weights_checkpoint.h"
 #include "optim/schedule.h"
@@ -167,7 +168,7 @@ std::vector<ChangedKey> changed_keys(const nlohmann::json& before, const nlohman
   for (const auto& [pointer, unused] : both.items()) {
     const auto text = [&](const nlohmann::json& flat) {
       const nlohmann::json value = flat.value(pointer, nlohmann::json());
-      return value.is_null() ? std::string("not set") : value.dump();
+      return value.is_null() ? std::string("not set") : json_text(value);
     };
     if (text(before) != text(now)) changes.push_back({dotted(pointer), text(before), text(now)});
   }
@@ -268,7 +269,7 @@ void restore_gemms(const TrainState& saved, const std::string& checkpoint, Devic
     return error(
         "{}: cannot be resumed: extra.products of its state is {}; expected a device and "
         "algorithms",
-        checkpoint, gemms.dump());
+        checkpoint, json_text(gemms));
   };
   if (!gemms.is_object() || !gemms.contains("device") || !gemms.contains("algorithms"))
     throw refuse();
@@ -291,7 +292,7 @@ int64_t saved_count(const TrainState& saved, const std::string& checkpoint,
   if (value.is_number_integer() && value.get<int64_t>() >= 0) return value.get<int64_t>();
   throw error(
       "{}: cannot be continued: extra.{} of its state is {}; expected a whole number from 0",
-      checkpoint, key, value.dump());
+      checkpoint, key, json_text(value));
 }
 
 }  // namespace mpt

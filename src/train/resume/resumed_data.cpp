@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/io/file_system.h"
 #include "core/io/run_paths.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 #include "data/manifest.h"
 #include "train/resume/resume_check.h"
@@ -45,7 +46,7 @@ std::map<std::string, int64_t> saved_tokens(const TrainState& saved,
   for (const auto& [name, count] : value.items()) {
     if (!count.is_number_integer())
       throw error("{}: cannot be resumed: extra.{} of its state is {}; expected whole numbers",
-                  checkpoint, kTokens, value.dump());
+                  checkpoint, kTokens, json_text(value));
     tokens[name] = count.get<int64_t>();
   }
   return tokens;

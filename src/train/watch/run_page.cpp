@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/json/json_parse.h"
 #include "core/progress.h"
 #include "train/watch/chart.h"
 #include "train/watch/page_style.h"
@@ -55,7 +56,7 @@ std::string short_html(std::string_view text, int64_t most) {
 
 std::string text_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(value);
 }
 
 // A value inside, or null.
@@ -400,9 +401,7 @@ std::string environment(const PageRuns& runs) {
 std::string configurations(const PageRuns& runs) {
   std::string html = "<h2>Configurations</h2>";
   for (const RunRecords& run : runs) {
-    const std::string text = run.config.is_null()
-                                 ? "no config.json"
-                                 : run.config.dump(2, ' ', false, json::error_handler_t::replace);
+    const std::string text = run.config.is_null() ? "no config.json" : json_text(run.config, 2);
     html += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
                         short_html(run.name, kMostNameBytes),
                         short_html(text, kConfigBytes / int64_t(runs.size())));
