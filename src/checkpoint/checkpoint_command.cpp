@@ -24,7 +24,8 @@ std::vector<CheckpointInfo> checkpoints_at(FileSystem& fs, const std::string& gi
   const std::string path = without_slashes(given);
   if (!fs.exists(path)) throw error("{}: no such checkpoint or run directory", path);
   const std::optional<int64_t> step = step_of_checkpoint(name_in(path));
-  if (step || fs.exists(in_directory(path, kStateName))) return {{step.value_or(-1), path}};
+  if (step || has_optional_file(fs, in_directory(path, kStateName)))
+    return {{step.value_or(-1), path}};
   if (!fs.is_directory(path))
     throw error(
         "{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
@@ -111,7 +112,7 @@ std::string newest_good(FileSystem& fs, const std::string& directory,
 }
 
 void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
-  if (step_of_checkpoint(name_in(path)) || fs.exists(in_directory(path, kStateName)))
+  if (step_of_checkpoint(name_in(path)) || has_optional_file(fs, in_directory(path, kStateName)))
     throw error(
         "{} is a single checkpoint; expected the directory of a run or its checkpoints directory",
         path);

@@ -20,7 +20,8 @@ CheckpointRecord read_record(FileSystem& fs, const std::string& directory) {
 
 void check_size(FileSystem& fs, const std::string& directory, const CheckpointFile& file) {
   const std::string path = in_directory(directory, file.name);
-  if (!fs.exists(path)) throw error("{} is missing; the checkpoint is incomplete", path);
+  if (!has_optional_file(fs, path))
+    throw error("{} is missing; the checkpoint is incomplete", path);
   const int64_t bytes = fs.file_size(path);
   if (bytes != file.bytes)
     throw error("{} has {} bytes, but {} were saved", path, bytes, file.bytes);

@@ -210,7 +210,8 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
 
 CheckpointRecord read_checkpoint_record(FileSystem& fs, const std::string& directory) {
   const std::string path = in_directory(directory, kStateName);
-  if (!fs.exists(path)) throw error("{}: not a checkpoint: {} is missing", directory, kStateName);
+  if (!has_optional_file(fs, path))
+    throw error("{}: not a checkpoint: {} is missing", directory, kStateName);
   return parse_checkpoint_record(path, fs.read_file(path, kMaxPlainJsonBytes));
 }
 

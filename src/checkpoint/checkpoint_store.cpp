@@ -273,7 +273,7 @@ TrainState CheckpointStore::read_state(const std::string& path) const {
 
 std::string directory_of_checkpoints(FileSystem& fs, const std::string& path) {
   const std::string inner = in_directory(path, kCheckpoints);
-  return fs.is_directory(inner) ? inner : path;
+  return has_optional_file(fs, inner) && fs.is_directory(inner) ? inner : path;
 }
 
 TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks) {

@@ -10,8 +10,10 @@
 #include "config/run_config_json.h"
 #include "config/usual_spellings.h"
 #include "core/check.h"
+#include "core/io/file_system.h"
 #include "core/json/config_reader.h"
 #include "core/json/config_writer.h"
+#include "core/json/json_parse.h"
 #include "core/text.h"
 
 namespace mpt {
@@ -180,16 +182,11 @@ namespace {
 
 constexpr const char* kEnding = ".json";
 
-bool is_there(const fs::path& path) {
-  std::error_code failure;
-  return fs::exists(path, failure);
-}
-
 // `path`, or `path` with ".json" appended; "" if neither exists.
 std::string existing(const fs::path& path) {
-  if (is_there(path)) return path.string();
+  if (has_reachable_file(path.string())) return path.string();
   const std::string longer = path.string() + kEnding;
-  return is_there(longer) ? longer : "";
+  return has_reachable_file(longer) ? longer : "";
 }
 
 // " (did you mean ...?)": the nearest config in these directories, or nothing.

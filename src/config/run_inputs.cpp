@@ -225,11 +225,6 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return stdfs::exists(path, ignored);
-}
-
 void write_if_different(FileSystem& fs, const std::string& to, const std::string& content) {
   if (!fs.exists(to) || fs.read_file(to) != content)
     write_file_atomically(fs, to, bytes_of(content));
@@ -260,18 +255,18 @@ void locate(std::string& name, const std::string& start) {
 std::optional<FoundManifest> manifest_of(const DataConfig& data) {
   for (const std::string& pattern : data.all_files()) {
     const std::string path = in_directory(parent_directory(pattern), kManifestName);
-    if (is_there(path)) return FoundManifest{Manifest::load(path), path};
+    if (has_reachable_file(path)) return FoundManifest{Manifest::load(path), path};
   }
   return std::nullopt;
 }
 
 std::string tokenizer_of(const DataConfig& data) {
-  if (!data.tokenizer.empty() && is_there(data.tokenizer)) return data.tokenizer;
+  if (!data.tokenizer.empty() && has_reachable_file(data.tokenizer)) return data.tokenizer;
   const std::optional<FoundManifest> found = manifest_of(data);
   if (!found) return "";
   const std::string beside =
       in_directory(parent_directory(found->path), found->manifest.tokenizer.file);
-  return is_there(beside) ? beside : "";
+  return has_reachable_file(beside) ? beside : "";
 }
 
 void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::string& checkpoint) {

@@ -185,9 +185,9 @@ void Manifest::verify_contents(const std::string& directory) const {
 }
 
 std::optional<Manifest> manifest_beside(const std::string& shard_path) {
-  const auto path = std::filesystem::path(shard_path).parent_path() / kManifestName;
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  return Manifest::load(path.string());
+  const std::string path = in_directory(parent_directory(shard_path), kManifestName);
+  if (!has_optional_file(posix_file_system(), path)) return std::nullopt;
+  return Manifest::load(path);
 }
 
 }  // namespace mpt

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "core/check.h"
 #include "core/io/atomic_output.h"
+#include "core/io/file_system.h"
 
 namespace mpt {
 namespace {
@@ -119,7 +119,7 @@ void TokenStream::open_documents(std::string_view what) {
   check(indices_.empty(), "the document indices are already open");
   for (const TokenShard& shard : shards_) {
     const std::string path = index_path_of(shard.path());
-    if (!std::filesystem::exists(path))
+    if (!has_optional_file(posix_file_system(), path))
       throw error(
           "{}: no such document index; {} needs it, and `mpretrain tokenize` writes it beside {}",
           path, what, shard.path());

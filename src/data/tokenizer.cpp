@@ -1,7 +1,6 @@
 #include "data/tokenizer.h"
 
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -64,7 +63,7 @@ TokenizerKind kind_of(std::string_view bytes) {
 
 std::string with_settings_beside(const std::string& path, const std::string& ranks) {
   const std::string settings = path + ".json";
-  if (!std::filesystem::exists(settings))
+  if (!has_optional_file(posix_file_system(), settings))
     throw error(
         "{}: a tiktoken file, which does not say how text is split; expected {} beside it, such as "
         R"({{"pattern": "cl100k_base", "special_tokens": {{"<|endoftext|>": 100257}}, )"
@@ -88,7 +87,8 @@ TokenizerFileContent read_tokenizer_file(const std::string& path) {
 
 std::string tokenizer_in(const std::string& directory) {
   for (const char* const name : kTokenizerFiles)
-    if (const std::string path = in_directory(directory, name); std::filesystem::exists(path))
+    if (const std::string path = in_directory(directory, name);
+        has_optional_file(posix_file_system(), path))
       return path;
   return "";
 }

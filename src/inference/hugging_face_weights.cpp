@@ -100,9 +100,9 @@ HuggingFaceWeights::HuggingFaceWeights(FileSystem& fs, std::string directory,
                                        const LlamaConfig& model, Device& device)
     : directory_(std::move(directory)), device_(device), specs_(llama_parameters(model)) {
   const std::string index = in_directory(directory_, kIndex);
-  if (fs.exists(index))
+  if (has_optional_file(fs, index))
     open_indexed(fs, index);
-  else if (fs.exists(in_directory(directory_, kWhole)))
+  else if (has_optional_file(fs, in_directory(directory_, kWhole)))
     open_whole(fs);
   else
     throw nothing_to_read(fs, directory_);
@@ -127,7 +127,7 @@ void HuggingFaceWeights::open_indexed(FileSystem& fs, const std::string& index) 
   for (const auto& [tensor, name] : listed)
     if (const auto [at, is_new] = opened.try_emplace(name, nullptr); is_new)
       at->second = &open(fs, name);
-  if (!opened.contains(kWhole) && fs.exists(in_directory(directory_, kWhole)))
+  if (!opened.contains(kWhole) && has_optional_file(fs, in_directory(directory_, kWhole)))
     throw error("{}: has both {} and {}, which does not list it; remove one of them", directory_,
                 kWhole, kIndex);
   for (const auto& [name, file] : opened)

@@ -1,7 +1,6 @@
 #include "inference/import_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <span>
@@ -32,7 +31,7 @@ void require_directory(FileSystem& fs, const std::string& directory) {
   if (!fs.is_directory(directory))
     throw error("{}: not a directory; expected one with {} and safetensors files", directory,
                 kModelConfigFile);
-  if (!fs.exists(in_directory(directory, kModelConfigFile)))
+  if (!has_optional_file(fs, in_directory(directory, kModelConfigFile)))
     throw error("{}: has no {}; expected the directory of a Hugging Face model", directory,
                 kModelConfigFile);
 }
@@ -113,10 +112,10 @@ void warn_of_added_tokens(const Tokenizer& tokenizer, const std::map<int64_t, st
 }
 
 // A tiktoken file does not say how text is split; a tokenizer.json beside it does.
-std::string tokenizer_of_model(const std::string& directory) {
+std::string tokenizer_of_model(FileSystem& fs, const std::string& directory) {
   const std::string first = tokenizer_in(directory),
                     json = in_directory(directory, "tokenizer.json");
-  if (first.empty() || first == json || !std::filesystem::exists(json)) return first;
+  if (first.empty() || first == json || !has_optional_file(fs, json)) return first;
   try {
     read_tokenizer_file(first);
     return first;
@@ -152,7 +151,7 @@ FoundTokenizer tokenizer_to_copy(FileSystem& fs, const ImportOptions& options,
   const LlamaConfig& model = read.model;
   if (options.tokenizer == ImportTokenizer::kLeave)
     return {.note = "left out; generate and export need --tokenizer, and --bos if texts begin so"};
-  const std::string path = tokenizer_of_model(options.directory);
+  const std::string path = tokenizer_of_model(fs, options.directory);
   if (path.empty()) return {.note = "none in the directory; generate needs --tokenizer"};
   const Tokenizer tokenizer = checked_tokenizer(path, model);
   const TokenizerSettings settings = read_tokenizer_settings(fs, options.directory);
@@ -169,7 +168,7 @@ HuggingFaceModel read_model(FileSystem& fs, const ImportOptions& options, const 
   HuggingFaceModel read =
       llama_config_of_hugging_face(fs.read_file(path, kMaxJsonBytes), path, options.ignored);
   const std::string generation = in_directory(options.directory, kGenerationConfig);
-  if (fs.exists(generation))
+  if (has_optional_file(fs, generation))
     read.ids = with_generation_config(std::move(read.ids), fs.read_file(generation, kMaxJsonBytes),
                                       generation);
   return read;

@@ -65,7 +65,7 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
     throw error(
         "{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
         path);
-  if (fs.exists(in_directory(path, kStateName))) {
+  if (has_optional_file(fs, in_directory(path, kStateName))) {
     verify_checkpoint(fs, path);
     return path;
   }
@@ -139,7 +139,7 @@ namespace {
 // The manifest kept by the run, else the one beside its data.
 std::optional<Manifest> manifest_of_model(const RunConfig& config, const std::string& run) {
   const std::string kept = in_directory(run, kRunManifest);
-  if (!run.empty() && std::filesystem::exists(kept)) return Manifest::load(kept);
+  if (!run.empty() && has_optional_file(posix_file_system(), kept)) return Manifest::load(kept);
   std::optional<FoundManifest> found = manifest_of(config.data);
   return found ? std::optional(std::move(found->manifest)) : std::nullopt;
 }

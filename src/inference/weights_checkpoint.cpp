@@ -177,7 +177,7 @@ WeightsCheckpoint checkpoint_like(FileSystem& fs, const SavedWeights& saved,
                                   const WeightsConfig& wanted, Overwrite overwrite) {
   const std::string run = run_of_checkpoint(saved.checkpoint),
                     manifest = in_directory(run, kRunManifest);
-  const bool kept = !run.empty() && fs.exists(manifest);
+  const bool kept = !run.empty() && has_optional_file(fs, manifest);
   return {.output = wanted.output,
           .overwrite = overwrite,
           .config = config_of_weights(saved.config, wanted),

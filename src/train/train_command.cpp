@@ -44,7 +44,7 @@ void require_something_to_resume(FileSystem& fs, const RunConfig& config,
     if (CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
       throw error("--resume latest: {} has no checkpoint; --resume auto would start a new run",
                   checkpoint_directory(config));
-  } else if (!fs.exists(in_directory(resume, kStateName))) {
+  } else if (!has_optional_file(fs, in_directory(resume, kStateName))) {
     throw error(
         "--resume {}: not a checkpoint: {}; expected auto, latest or the directory of a "
         "checkpoint, such as {}/step_00001000",

@@ -205,6 +205,20 @@ TEST(FileSystem, KindsAndLinks) {
             (std::vector<std::string>{"dangling", "file", "link"}));
 }
 
+TEST(FileSystem, ALinkThatLeadsNowhereIsNoMissingFile) {
+  const TempDirectory directory;
+  const std::string file = directory / "file", link = directory / "link";
+  EXPECT_FALSE(has_optional_file(disk, link));
+  EXPECT_FALSE(has_reachable_file(link));
+  std::filesystem::create_symlink("file", link);
+  EXPECT_ERROR(has_optional_file(disk, link),
+               link + ": is a symbolic link to file, which does not");
+  EXPECT_ERROR(has_reachable_file(link), link + ": is a symbolic link to file");
+  write(file, "there");
+  EXPECT_TRUE(has_optional_file(disk, link));
+  EXPECT_TRUE(has_reachable_file(link));
+}
+
 TEST(FileSystem, CreatesAndRemovesTrees) {
   const TempDirectory directory;
   disk.create_directories(directory / "a/b/c/");

@@ -535,6 +535,25 @@ TEST_F(ImportedTokenizer, TextsAreThoseOfTheSource) {
   EXPECT_EQ(special_pieces({.ids = {.bos = 3, .eos = 7, .pad = {-1, 999, 8}}}, tokenizer).pad, 8);
 }
 
+// A link that leads nowhere is no file that is missing.
+TEST_F(ImportedTokenizer, LinksThatLeadNowhereAreNamed) {
+  write();
+  for (const char* const name :
+       {"model.safetensors.index.json", "tokenizer.model", "tokenizer.json",
+        "generation_config.json", "tokenizer_config.json", "added_tokens.json", "config.json",
+        "model.safetensors"}) {
+    SCOPED_TRACE(name);
+    const std::string path = source_ + "/" + name, kept = path + ".kept";
+    const bool there = disk.exists(path);
+    if (there) disk.rename(path, kept);
+    std::filesystem::create_symlink("nowhere", path);
+    EXPECT_ERROR(import(), path + ": is a symbolic link to nowhere, which does not exist");
+    disk.remove_file(path);
+    if (there) disk.rename(kept, path);
+  }
+  import();
+}
+
 TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
   keys_["eos_token_id"] = {1, "x"};
   write();

@@ -420,6 +420,31 @@ std::vector<std::string> matches_of(const std::string& pattern) {
 
 bool names_a_file(const std::string& pattern) { return !matches_of(pattern).empty(); }
 
+namespace {
+
+void refuse_dangling_link(const std::string& path) {
+  std::error_code failure;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, failure);
+  if (!failure)
+    throw error("{}: is a symbolic link to {}, which does not exist; mend or remove the link", path,
+                target.string());
+}
+
+}  // namespace
+
+bool has_optional_file(FileSystem& fs, const std::string& path) {
+  if (fs.exists(path)) return true;
+  refuse_dangling_link(path);
+  return false;
+}
+
+bool has_reachable_file(const std::string& path) {
+  std::error_code failure;
+  if (std::filesystem::exists(path, failure)) return true;
+  if (!failure) refuse_dangling_link(path);
+  return false;
+}
+
 void require_regular_file(const std::string& path) {
   std::error_code failure;
   const auto status = std::filesystem::status(path, failure);

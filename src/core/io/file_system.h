@@ -146,6 +146,12 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& pattern
 // what cannot be listed or inspected.
 bool names_a_file(const std::string& pattern);
 
+// Whether a file is there that may be missing. Throws Error for a symbolic link that leads nowhere:
+// somebody meant it to be there. Where `path` cannot be inspected, the first throws, for the second
+// it is missing.
+bool has_optional_file(FileSystem& fs, const std::string& path);
+bool has_reachable_file(const std::string& path);
+
 // Throws Error unless `path` is an existing regular file.
 void require_regular_file(const std::string& path);
 

@@ -148,7 +148,7 @@ class DocumentLoader {
       if (fs::is_directory(file, failure))
         throw error("{}: include: {} is a directory; expected a JSON file", wanted_by,
                     file.string());
-      if (fs::exists(file, failure)) return load(file);
+      if (has_reachable_file(file.string())) return load(file);
       looked += fmt::format("\n  {}", file.string());
     }
     throw error("{}: include: {}: no such file; looked for{}", wanted_by, piece, looked);

@@ -14,7 +14,7 @@ using nlohmann::json;
 // An object, empty without the file.
 json object_in(FileSystem& fs, const std::string& path) {
   constexpr int64_t kMostBytes = int64_t{16} << 20;
-  if (!fs.exists(path)) return json::object();
+  if (!has_optional_file(fs, path)) return json::object();
   json content = parse_plain_json(fs.read_file(path, kMostBytes), path);
   if (!content.is_object()) return json::object();
   return content;

@@ -154,7 +154,7 @@ int64_t values_in(const json& value) {
 
 // A page spells the path of every value.
 json config_beside(FileSystem& fs, const std::string& path) {
-  if (!fs.exists(path)) return nullptr;
+  if (!has_optional_file(fs, path)) return nullptr;
   json config = object_of(parse_json(fs.read_file(path, kMaxJsonBytes), path).value, path);
   if (const int64_t values = values_in(config); values > kMaxJsonKeys)
     throw error("{}: {} values; at most {} are read of a config", path, values, kMaxJsonKeys);
@@ -163,7 +163,7 @@ json config_beside(FileSystem& fs, const std::string& path) {
 
 json report_beside(FileSystem& fs, const std::string& path) {
   constexpr int64_t kMost = int64_t{16} << 20;
-  if (!fs.exists(path)) return nullptr;
+  if (!has_optional_file(fs, path)) return nullptr;
   return object_of(parse_plain_json(fs.read_file(path, kMost), path), path);
 }
 
@@ -171,7 +171,7 @@ json report_beside(FileSystem& fs, const std::string& path) {
 
 RunRecords read_run(FileSystem& fs, const std::string& path) {
   const std::string metrics = fs.is_directory(path) ? in_directory(path, "metrics.jsonl") : path;
-  if (!fs.exists(metrics))
+  if (!has_optional_file(fs, metrics))
     throw error(
         "{}: {}; expected the directory of a run or its metrics.jsonl", path,
         metrics == path ? "does not exist" : "no metrics.jsonl in it, so no step is recorded");
@@ -188,7 +188,7 @@ RunRecords read_run(FileSystem& fs, const std::string& path) {
   collector.finish();
   if (run.steps == 0) throw error("{}: no step is recorded in it", metrics);
   const std::string samples = in_directory(directory, "samples.jsonl");
-  if (fs.exists(samples))
+  if (has_optional_file(fs, samples))
     each_line(*fs.open_read(samples), samples,
               [&](std::string_view line, LineEnd) { take_samples(line, run); });
   run.samples.erase(run.samples.upper_bound(run.last_step), run.samples.end());
