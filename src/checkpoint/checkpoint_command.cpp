@@ -122,10 +122,16 @@ void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
 
 std::vector<CheckpointSummary> inspect_checkpoints(FileSystem& fs, const std::string& path,
                                                    Scrutiny scrutiny) {
-  std::vector<CheckpointSummary> summaries;
-  for (const CheckpointInfo& info : checkpoints_at(fs, path))
-    summaries.push_back(summary_of(fs, info, scrutiny));
-  return summaries;
+  const auto removed_meanwhile = [&](const CheckpointSummary& one) {
+    return !one.problem.empty() && one.path != without_slashes(path) && !fs.exists(one.path);
+  };
+  for (int look = 1;; ++look) {
+    std::vector<CheckpointSummary> summaries;
+    for (const CheckpointInfo& info : checkpoints_at(fs, path))
+      summaries.push_back(summary_of(fs, info, scrutiny));
+    const size_t removed = std::erase_if(summaries, removed_meanwhile);
+    if (removed == 0 || !summaries.empty() || look == kMostLooks) return summaries;
+  }
 }
 
 std::string checkpoint_table(const std::vector<CheckpointSummary>& checkpoints) {

@@ -223,10 +223,24 @@ void CheckpointStore::prune() {
   }
 }
 
+// A run that goes on may commit one and remove another while they are looked at.
 std::vector<CheckpointInfo> CheckpointStore::list() const {
-  std::map<int64_t, std::string> found;
   if (!fs_.exists(directory_)) return {};
-  for (const std::string& name : fs_.list_directory(directory_)) {
+  std::vector<std::string> names = fs_.list_directory(directory_);
+  std::vector<CheckpointInfo> infos = committed_among(names);
+  for (int look = 1; look < kMostLooks; ++look) {
+    std::vector<std::string> now = fs_.list_directory(directory_);
+    if (now == names) break;
+    names = std::move(now);
+    infos = committed_among(names);
+  }
+  return infos;
+}
+
+std::vector<CheckpointInfo> CheckpointStore::committed_among(
+    const std::vector<std::string>& names) const {
+  std::map<int64_t, std::string> found;
+  for (const std::string& name : names) {
     const std::string path = directory_ + "/" + name;
     if (!fs_.is_directory(path)) continue;
     if (const auto step = step_of_name(name, "")) found[*step] = path;
@@ -256,7 +270,8 @@ std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks, int
       if (std::to_string(step) == line->substr(0, space)) return path;
       throw error("it contains step {}", step);
     } catch (const Error& defect) {
-      if (ranks.is_root()) spdlog::warn("skipping checkpoint {}: {}", path, defect.what());
+      if (ranks.is_root() && fs_.exists(path))  // else its run has removed it
+        spdlog::warn("skipping checkpoint {}: {}", path, defect.what());
     }
   }
   return std::nullopt;

@@ -43,9 +43,14 @@ std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention&
 // The step from the name of a committed checkpoint's directory, "step_00001000".
 std::optional<int64_t> step_of_checkpoint(std::string_view name);
 
+// A run that goes on may remove what another process has just found. That many times it looks once
+// more, so that it ends.
+inline constexpr int kMostLooks = 16;
+
 struct CheckpointInfo {
   int64_t step = 0;
   std::string path;
+  bool operator==(const CheckpointInfo&) const = default;
 };
 
 class CheckpointStore {
@@ -102,6 +107,8 @@ class CheckpointStore {
   [[nodiscard]] TrainState read_state(const std::string& path) const;
 
  private:
+  [[nodiscard]] std::vector<CheckpointInfo> committed_among(
+      const std::vector<std::string>& names) const;
   void replace(const std::string& staging, const std::string& target);
   void restore_replaced();
   void mark_for_removal(const std::vector<int64_t>& steps);

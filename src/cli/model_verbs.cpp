@@ -86,7 +86,6 @@ struct EvalOutput {
 void evaluate_loss(EvalCommand& command, EvalOutput& output) {
   const CheckpointEvaluation result = evaluate_checkpoint(posix_file_system(), command.options);
   output = {summary_of(result), json_of(result)};
-  command.tasks.checkpoint = result.checkpoint;  // a run that goes on may have a newer one
 }
 
 void evaluate_tasks(const EvalCommand& command, EvalOutput& output) {
@@ -102,15 +101,29 @@ void evaluate_tasks(const EvalCommand& command, EvalOutput& output) {
   output.json["tasks"] = tasks_json(found.results);
 }
 
-void run_eval(EvalCommand& command) {
+EvalOutput evaluation_at(EvalCommand& command, const std::string& checkpoint) {
   EvalOutput output;
-  std::optional<OutputFile> details;  // opened before anything is computed
-  if (command.details) details.emplace(posix_file_system(), *command.details);
-  command.tasks.checkpoint = command.options.checkpoint;
-  command.tasks.micro_batch_rows = command.options.micro_batch_rows;
-  command.tasks.device = command.options.device;
+  command.options.checkpoint = command.tasks.checkpoint = checkpoint;
   if (command.wants_loss()) evaluate_loss(command, output);
   if (!command.task_files.empty()) evaluate_tasks(command, output);
+  return output;
+}
+
+// Loss and tasks are those of one checkpoint, also beside a run that goes on.
+EvalOutput evaluated(EvalCommand& command) {
+  const std::string given = command.options.checkpoint;
+  if (!command.wants_loss() || command.task_files.empty()) return evaluation_at(command, given);
+  return with_checkpoint(posix_file_system(), given, [&](const std::string& checkpoint) {
+    return evaluation_at(command, checkpoint);
+  });
+}
+
+void run_eval(EvalCommand& command) {
+  std::optional<OutputFile> details;  // opened before anything is computed
+  if (command.details) details.emplace(posix_file_system(), *command.details);
+  command.tasks.micro_batch_rows = command.options.micro_batch_rows;
+  command.tasks.device = command.options.device;
+  const EvalOutput output = evaluated(command);
   write_output(command.json ? json_text(output.json, 2) + "\n" : output.text);
   if (!details) return;
   details->append(bytes_of(output.details));

@@ -262,9 +262,7 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
   return config;
 }
 
-}  // namespace
-
-CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpointOptions& options) {
+void check_options(const EvaluateCheckpointOptions& options) {
   if (options.tokens.value_or(1) < 1)
     throw error("tokens is {}; expected 1 or more", *options.tokens);
   if (options.micro_batch_rows < 0)
@@ -273,7 +271,10 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (options.galore_batch_rows < 0)
     throw error("galore_batch_rows is {}; expected 0 (as in the run) or more",
                 options.galore_batch_rows);
-  const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
+}
+
+CheckpointEvaluation evaluate_model(FileSystem& fs, const LoadedModel& model,
+                                    const EvaluateCheckpointOptions& options) {
   const RunConfig config = with_options(model, options);
   const std::vector<ValidationSet> sets = open_validation_data(config);
   if (sets.empty())
@@ -307,6 +308,16 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   } catch (const EvaluationLeft& left) {
     std::rethrow_exception(left.failure);
   }
+}
+
+}  // namespace
+
+CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpointOptions& options) {
+  check_options(options);
+  return with_checkpoint(fs, options.checkpoint, [&](const std::string& checkpoint) {
+    return evaluate_model(
+        fs, load_verified_model(fs, checkpoint, options.device, ModelUse::kEvaluate), options);
+  });
 }
 
 }  // namespace mpt

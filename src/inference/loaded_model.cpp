@@ -59,6 +59,24 @@ void round_copies(const WeightStore& weights, Device& device) {
 
 }  // namespace
 
+namespace {
+
+// A run that goes on may remove a checkpoint while it is verified.
+std::optional<std::string> newest_good(FileSystem& fs, const std::string& directory) {
+  const CheckpointStore store(fs, directory, {});
+  for (int look = 1;; ++look) {
+    const std::vector<CheckpointInfo> seen = store.list();
+    if (const std::optional<std::string> found = store.latest_good()) return found;
+    if (look == kMostLooks || seen == store.list()) return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool was_removed(FileSystem& fs, const std::string& checkpoint, const std::string& path) {
+  return checkpoint != path && !fs.exists(in_directory(checkpoint, kStateName));
+}
+
 std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   if (!fs.exists(path)) throw error("{}: no such checkpoint or run directory", path);
   if (!fs.is_directory(path))
@@ -69,13 +87,13 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
     verify_checkpoint(fs, path);
     return path;
   }
-  const CheckpointStore store(fs, directory_of_checkpoints(fs, path), {});
+  const std::string directory = directory_of_checkpoints(fs, path);
+  if (const std::optional<std::string> latest = newest_good(fs, directory)) return *latest;
+  const CheckpointStore store(fs, directory, {});
   if (store.list().empty())
     throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path,
                 kStateName, kCheckpoints);
-  const std::optional<std::string> latest = store.latest_good();
-  if (!latest) throw error("{}: none of its {} checkpoints is good", path, store.list().size());
-  return *latest;
+  throw error("{}: none of its {} checkpoints is good", path, store.list().size());
 }
 
 nlohmann::json SavedWeights::json() const {
@@ -92,7 +110,8 @@ void tell_what_is_left_out(const SavedWeights& saved) {
 }
 
 SavedWeights find_saved_weights(FileSystem& fs, const std::string& path) {
-  return saved_weights_at(fs, find_checkpoint(fs, path));
+  return with_checkpoint(
+      fs, path, [&](const std::string& checkpoint) { return saved_weights_at(fs, checkpoint); });
 }
 
 SavedWeights saved_weights_at(FileSystem& fs, const std::string& checkpoint) {
@@ -112,10 +131,9 @@ void require_memory(const PlanningAllocator& plan, const Device& device, const s
                 format_bytes(double(available)));
 }
 
-LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
-                       ModelUse use) {
-  LoadedModel model{find_saved_weights(fs, path), make_device(device), nullptr, nullptr};
-  const std::string& checkpoint = model.checkpoint;
+LoadedModel load_verified_model(FileSystem& fs, const std::string& checkpoint,
+                                const DeviceConfig& device, ModelUse use) {
+  LoadedModel model{saved_weights_at(fs, checkpoint), make_device(device), nullptr, nullptr};
   const WeightOptions options = weight_options(model.config.precision, use);
   model.allocator = model.device->make_allocator();
   model.weights = make_within_memory(*model.device, *model.allocator,
@@ -132,6 +150,13 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
   spdlog::info("{}: step {}, {} parameters in {}", checkpoint, model.step,
                parameter_count(model.config.model), name_of(model.config.precision.weights));
   return model;
+}
+
+LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
+                       ModelUse use) {
+  return with_checkpoint(fs, path, [&](const std::string& checkpoint) {
+    return load_verified_model(fs, checkpoint, device, use);
+  });
 }
 
 namespace {

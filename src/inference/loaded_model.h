@@ -1,13 +1,18 @@
 // Loads the weights of a checkpoint to a device, for use without training.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
 
+#include "checkpoint/checkpoint_store.h"
 #include "config/run_config.h"
+#include "core/check.h"
 #include "core/io/file_system.h"
 #include "data/tokenizer.h"
 #include "device/device.h"
@@ -19,6 +24,32 @@ namespace mpt {
 // The directory of a checkpoint that verifies: `path` itself, or the newest good checkpoint of a
 // run's directory or its checkpoints/. Otherwise throws Error naming what is accepted.
 std::string find_checkpoint(FileSystem& fs, const std::string& path);
+
+// Whether `checkpoint`, which was found for `path`, is not there any more.
+bool was_removed(FileSystem& fs, const std::string& checkpoint, const std::string& path);
+
+// use(checkpoints) of those that find() returns for `path`. A run that goes on may remove one of
+// them meanwhile (checkpoint.keep_last): then both once more, for newer ones.
+template <class Find, class Use>
+auto with_checkpoints(FileSystem& fs, const std::string& path, const Find& find, const Use& use) {
+  for (int look = 1;; ++look) {
+    const std::vector<std::string> found = find();
+    const auto removed = [&](const std::string& one) { return was_removed(fs, one, path); };
+    try {
+      return use(found);
+    } catch (const Error&) {
+      if (look == kMostLooks || std::ranges::none_of(found, removed)) throw;
+    }
+    spdlog::info("{}: its run removed a checkpoint while it was read; newer ones are taken", path);
+  }
+}
+// The same for the one that find_checkpoint() finds.
+template <class Use>
+auto with_checkpoint(FileSystem& fs, const std::string& path, const Use& use) {
+  return with_checkpoints(
+      fs, path, [&] { return std::vector{find_checkpoint(fs, path)}; },
+      [&](const std::vector<std::string>& found) { return use(found.front()); });
+}
 
 // A checkpoint whose weights can be used.
 struct SavedWeights {
@@ -79,6 +110,10 @@ auto make_within_memory(Device& device, Allocator& allocator, const std::string&
 // find_checkpoint().
 LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
                        ModelUse use = ModelUse::kGenerate);
+
+// The same for the directory of a checkpoint that was just verified.
+LoadedModel load_verified_model(FileSystem& fs, const std::string& checkpoint,
+                                const DeviceConfig& device, ModelUse use);
 
 struct TokenizerFile {
   std::string path;          // "" if there is none

@@ -172,6 +172,19 @@ bool holds_weights_only(const TrainState& state) {
 
 namespace {
 
+// Once its files are open, the run of a checkpoint may remove it.
+template <class Source>
+struct OpenedWeights {
+  SavedWeights saved;
+  std::unique_ptr<Source> source;
+};
+OpenedWeights<CheckpointWeights> opened_at(FileSystem& fs, const std::string& checkpoint,
+                                           Device& device) {
+  OpenedWeights<CheckpointWeights> opened{saved_weights_at(fs, checkpoint), nullptr};
+  opened.source = std::make_unique<CheckpointWeights>(fs, checkpoint, opened.saved.config, device);
+  return opened;
+}
+
 // A new checkpoint with model, data and tokenizer of a saved one.
 WeightsCheckpoint checkpoint_like(FileSystem& fs, const SavedWeights& saved,
                                   const WeightsConfig& wanted, Overwrite overwrite) {
@@ -191,14 +204,16 @@ WeightsCheckpoint checkpoint_like(FileSystem& fs, const SavedWeights& saved,
 
 ConvertedCheckpoint convert_checkpoint(FileSystem& fs, const ConvertOptions& options) {
   check_weights_output(fs, options.wanted.output, options.overwrite);
-  const SavedWeights saved = find_saved_weights(fs, options.checkpoint);
+  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
+  const OpenedWeights<CheckpointWeights> opened = with_checkpoint(
+      fs, options.checkpoint,
+      [&](const std::string& checkpoint) { return opened_at(fs, checkpoint, *device); });
+  const SavedWeights& saved = opened.saved;
   tell_what_is_left_out(saved);
   const WeightsCheckpoint made = checkpoint_like(fs, saved, options.wanted, options.overwrite);
   ConvertedCheckpoint result{
       .checkpoint = saved.checkpoint, .step = saved.step, .config = made.config, .changes = {}};
-  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
-  CheckpointWeights source(fs, saved.checkpoint, saved.config, *device);
-  result.changes = write_weights_checkpoint(fs, made, source, *device);
+  result.changes = write_weights_checkpoint(fs, made, *opened.source, *device);
   return result;
 }
 
@@ -208,19 +223,16 @@ namespace {
 
 class MeanWeights : public WeightSource {
  public:
-  MeanWeights(FileSystem& fs, const std::vector<SavedWeights>& all, double decay, Device& device)
-      : decay_(decay), device_(device) {
-    for (const SavedWeights& one : all)
-      sources_.push_back(
-          std::make_unique<CheckpointWeights>(fs, one.checkpoint, one.config, device));
-  }
+  MeanWeights(const std::vector<OpenedWeights<CheckpointWeights>>& all, double decay,
+              Device& device)
+      : all_(all), decay_(decay), device_(device) {}
   void read(const ParamSpec& spec, int64_t first, const Tensor& target) override {
     const auto elements = static_cast<size_t>(target.elements());
     std::vector<double> sums(elements);
     std::vector<float> values(elements);
     double total = 0;
-    for (const auto& source : sources_) {
-      source->read(spec, first, target);
+    for (const auto& one : all_) {
+      one.source->read(spec, first, target);
       device_.synchronize();
       device_.download(target, reinterpret_cast<std::byte*>(values.data()));
       for (size_t i = 0; i < elements; ++i) sums[i] = sums[i] * decay_ + values[i];
@@ -232,7 +244,7 @@ class MeanWeights : public WeightSource {
   bool copy(const ParamSpec&, const EncodedTensor&) override { return false; }
 
  private:
-  std::vector<std::unique_ptr<CheckpointWeights>> sources_;
+  const std::vector<OpenedWeights<CheckpointWeights>>& all_;
   double decay_;
   Device& device_;
 };
@@ -269,42 +281,63 @@ std::vector<std::string> newest_of(FileSystem& fs, const std::string& run, int64
   return paths;
 }
 
-std::vector<SavedWeights> weights_to_average(FileSystem& fs, const AverageOptions& options) {
+std::vector<OpenedWeights<CheckpointWeights>> opened_to_average(FileSystem& fs,
+                                                                const AverageOptions& options,
+                                                                Device& device) {
+  const auto open = [&](const std::string& checkpoint) {
+    return opened_at(fs, checkpoint, device);
+  };
+  if (!options.last) {
+    std::vector<OpenedWeights<CheckpointWeights>> all;
+    for (const std::string& path : options.checkpoints)
+      all.push_back(with_checkpoint(fs, path, open));
+    return all;
+  }
+  const std::string& run = options.checkpoints.front();
+  return with_checkpoints(
+      fs, run, [&] { return newest_of(fs, run, *options.last); },
+      [&](const std::vector<std::string>& found) {
+        std::vector<OpenedWeights<CheckpointWeights>> all;
+        for (const std::string& checkpoint : found)
+          all.push_back(open(find_checkpoint(fs, checkpoint)));
+        return all;
+      });
+}
+
+void check_average(const AverageOptions& options) {
   if (options.last && options.checkpoints.size() != 1)
     throw error("--last is for the checkpoints of one run, {} are given",
                 options.checkpoints.size());
-  const std::vector<std::string> paths =
-      options.last ? newest_of(fs, options.checkpoints.front(), *options.last)
-                   : options.checkpoints;
-  if (paths.size() < 2)
+  if (!options.last && options.checkpoints.size() < 2)
     throw error("a mean needs two checkpoints or more; give them, or a run with --last N");
-  std::vector<SavedWeights> all;
-  for (const std::string& path : paths) {
-    all.push_back(find_saved_weights(fs, path));
-    const std::vector<std::string> found =
-        model_differences(all.front().config.model, all.back().config.model);
-    if (!found.empty())
-      throw error("{} has another model than {}: {}", all.back().checkpoint, all.front().checkpoint,
-                  fmt::join(found, "; "));
-  }
-  tell_what_is_left_out(all.front());
-  return all;
+}
+
+void require_one_model(const SavedWeights& first, const SavedWeights& other) {
+  const std::vector<std::string> found = model_differences(first.config.model, other.config.model);
+  if (!found.empty())
+    throw error("{} has another model than {}: {}", other.checkpoint, first.checkpoint,
+                fmt::join(found, "; "));
 }
 
 AveragedCheckpoints write_ema(FileSystem& fs, const AverageOptions& options) {
   if (options.checkpoints.size() != 1 || options.last || options.decay != 1)
     throw error(
         "--ema takes one checkpoint, or a run for its newest one; without --last and --decay");
-  const SavedWeights saved = find_saved_weights(fs, options.checkpoints.front());
-  if (saved.config.train.ema_decay == 0)
-    throw error("{} holds no EMA of weights: its run had train.ema_decay = 0", saved.checkpoint);
+  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
+  const OpenedWeights<EmaWeights> opened =
+      with_checkpoint(fs, options.checkpoints.front(), [&](const std::string& checkpoint) {
+        const SavedWeights saved = saved_weights_at(fs, checkpoint);
+        if (saved.config.train.ema_decay == 0)
+          throw error("{} holds no EMA of weights: its run had train.ema_decay = 0", checkpoint);
+        return OpenedWeights<EmaWeights>{saved,
+                                         std::make_unique<EmaWeights>(fs, checkpoint, *device)};
+      });
+  const SavedWeights& saved = opened.saved;
   WeightsCheckpoint made = checkpoint_like(fs, saved, options.wanted, options.overwrite);
   made.weights_of = {{"ema_of", saved.json()}, {"decay", saved.config.train.ema_decay}};
-  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
-  EmaWeights ema(fs, saved.checkpoint, *device);
   return {.checkpoints = {saved.checkpoint},
           .config = made.config,
-          .changes = write_weights_checkpoint(fs, made, ema, *device)};
+          .changes = write_weights_checkpoint(fs, made, *opened.source, *device)};
 }
 
 }  // namespace
@@ -312,16 +345,19 @@ AveragedCheckpoints write_ema(FileSystem& fs, const AverageOptions& options) {
 AveragedCheckpoints average_checkpoints(FileSystem& fs, const AverageOptions& options) {
   check_weights_output(fs, options.wanted.output, options.overwrite);
   if (options.ema) return write_ema(fs, options);
-  const std::vector<SavedWeights> all = weights_to_average(fs, options);
-  WeightsCheckpoint made = checkpoint_like(fs, all.back(), options.wanted, options.overwrite);
+  check_average(options);
+  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
+  const std::vector<OpenedWeights<CheckpointWeights>> all = opened_to_average(fs, options, *device);
+  for (const auto& one : all) require_one_model(all.front().saved, one.saved);
+  tell_what_is_left_out(all.front().saved);
+  WeightsCheckpoint made = checkpoint_like(fs, all.back().saved, options.wanted, options.overwrite);
   made.weights_of = {{"mean_of", nlohmann::json::array()}, {"decay", options.decay}};
   AveragedCheckpoints result{.checkpoints = {}, .config = made.config, .changes = {}};
-  for (const SavedWeights& one : all) {
-    made.weights_of.at("mean_of").push_back(one.json());
-    result.checkpoints.push_back(one.checkpoint);
+  for (const auto& one : all) {
+    made.weights_of.at("mean_of").push_back(one.saved.json());
+    result.checkpoints.push_back(one.saved.checkpoint);
   }
-  const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
-  MeanWeights mean(fs, all, options.decay, *device);
+  MeanWeights mean(all, options.decay, *device);
   result.changes = write_weights_checkpoint(fs, made, mean, *device);
   return result;
 }

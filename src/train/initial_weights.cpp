@@ -79,3 +79,9 @@ std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& con
 }
 
 }  // namespace mpt
+bool initial_weights_are_gone(FileSystem& fs, const SavedWeights& initial, const RunConfig& config,
+                              Communicator& ranks) {
+  const bool gone = ranks.is_root() && was_removed(fs, initial.checkpoint, *config.train.init_from);
+  return ranks.gather_numbers(gone ? 1 : 0).front() != 0;
+}
+

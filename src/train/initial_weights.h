@@ -18,4 +18,9 @@ namespace mpt {
 std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& config,
                                             Communicator& ranks = Communicator::single());
 
+// Whether the checkpoint is not there any more: its own run, which goes on, may have removed it
+// (checkpoint.keep_last). initial_weights() finds the newer one. Collective.
+bool initial_weights_are_gone(FileSystem& fs, const SavedWeights& initial, const RunConfig& config,
+                              Communicator& ranks);
+
 }  // namespace mpt

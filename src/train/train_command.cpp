@@ -307,7 +307,8 @@ class TrainingRun {
   }
 
   void start_new() {
-    if (!initial_) initial_ = initial_weights(fs_, config(), ranks_);
+    if (!initial_ || initial_weights_are_gone(fs_, *initial_, config(), ranks_))
+      initial_ = initial_weights(fs_, config(), ranks_);
     if (!initial_) {
       trainer_->initialize();
       return spdlog::info("start: from initial weights, seed {}", config().seed);

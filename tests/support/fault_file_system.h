@@ -66,6 +66,9 @@ class FaultFileSystem final : public FileSystem {
     before_sync_ = std::move(call);
   }
 
+  // Called before each look at files and directories that changes nothing, in the looking thread.
+  void before_look(std::function<void()> call) { before_look_ = std::move(call); }
+
   // Called before a directory is removed, in the removing thread; may throw Error.
   void before_removal(std::function<void(const std::string& path)> call) {
     before_removal_ = std::move(call);
@@ -111,6 +114,7 @@ class FaultFileSystem final : public FileSystem {
     return std::make_unique<File>(*this, base_.open_stream(path), path);
   }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
+    if (before_look_) before_look_();
     const std::lock_guard lock(mutex_);
     observe();
     return base_.open_read(path);
@@ -122,6 +126,7 @@ class FaultFileSystem final : public FileSystem {
     if (const auto entry = entries_.find(path); entry != entries_.end()) entry->second.size = size;
   }
   FileKind kind(const std::string& path) override {
+    if (before_look_) before_look_();
     const std::lock_guard lock(mutex_);
     observe();
     return base_.kind(path);
@@ -132,6 +137,7 @@ class FaultFileSystem final : public FileSystem {
     return base_.is_link(path);
   }
   std::vector<std::string> list_directory(const std::string& path) override {
+    if (before_look_) before_look_();
     const std::lock_guard lock(mutex_);
     observe();
     return base_.list_directory(path);
@@ -263,6 +269,7 @@ class FaultFileSystem final : public FileSystem {
 
   FileSystem& base_;
   std::function<void(const std::string&)> before_sync_, before_removal_;
+  std::function<void()> before_look_;
   mutable std::mutex mutex_;
   int64_t mutations_ = 0;
   int64_t fail_at_ = 0;
