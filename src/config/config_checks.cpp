@@ -34,6 +34,8 @@ class Checker {
     check_checkpoint();
     require(!config_.train.init_from || !config_.train.init_from->empty(), "train.init_from",
             "must not be empty; null starts from random weights");
+    require(!config_.train.init_from_other_rope || config_.train.init_from,
+            "train.init_from_other_rope", "is true, but train.init_from is not set");
     if (problems_.empty()) check_run_phases();
     return std::move(problems_);
   }

@@ -24,11 +24,21 @@ nlohmann::json function_of(LlamaConfig model) {
 
 }  // namespace
 
-std::vector<std::string> model_differences(const LlamaConfig& there, const LlamaConfig& here) {
+bool ModelDifference::is_of_rope() const { return key.starts_with("model.rope_"); }
+
+std::string texts_of(const std::vector<ModelDifference>& differences) {
+  std::string texts;
+  for (const ModelDifference& one : differences)
+    texts += fmt::format("{}{} is {} there and {} here", texts.empty() ? "" : "; ", one.key,
+                         one.there, one.here);
+  return texts;
+}
+
+std::vector<ModelDifference> model_differences(const LlamaConfig& there, const LlamaConfig& here) {
   const nlohmann::json a = function_of(there), b = function_of(here);
   nlohmann::json both = a;
   both.update(b);
-  std::vector<std::string> found;
+  std::vector<ModelDifference> found;
   for (const auto& item : both.items()) {
     const auto text = [&](const nlohmann::json& keys) {
       return keys.contains(item.key()) ? json_text(keys.at(item.key())) : std::string("not set");
@@ -36,7 +46,7 @@ std::vector<std::string> model_differences(const LlamaConfig& there, const Llama
     if (text(a) == text(b)) continue;
     std::string key = "model" + item.key();
     std::ranges::replace(key, '/', '.');
-    found.push_back(fmt::format("{} is {} there and {} here", key, text(a), text(b)));
+    found.push_back({std::move(key), text(a), text(b)});
   }
   return found;
 }

@@ -65,6 +65,7 @@ struct TrainConfig {
   std::optional<int64_t> tokens{};
   std::optional<double> chinchilla{};
   std::optional<std::string> init_from{};
+  bool init_from_other_rope = false;
   NonfinitePolicy nonfinite_policy = NonfinitePolicy::kStop;
   int64_t max_rollbacks = 3;
   int64_t max_skipped_steps = 10;

@@ -36,6 +36,9 @@ void TrainConfig::fields(Fields& f) {
              {.doc = "start from the weights of this checkpoint, run or imported model, in any "
                      "stored format, rather than from random ones; a resumed run goes on from "
                      "its own checkpoints"});
+  f.optional("init_from_other_rope", init_from_other_rope,
+             {.doc = "accept weights of init_from that were trained with another "
+                     "model.rope_theta or model.rope_scaling, as to go on with a longer context"});
   f.optional("nonfinite_policy", nonfinite_policy,
              {.doc = "what to do on a loss or gradient norm that is not finite: stop; skip_step: "
                      "skip the update; rollback: return to the last checkpoint and continue with "

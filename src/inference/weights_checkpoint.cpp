@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include <fmt/ranges.h>
-
 #include "checkpoint/checkpoint_store.h"
 #include "config/model_differences.h"
 #include "config/run_config_json.h"
@@ -313,10 +311,11 @@ void check_average(const AverageOptions& options) {
 }
 
 void require_one_model(const SavedWeights& first, const SavedWeights& other) {
-  const std::vector<std::string> found = model_differences(first.config.model, other.config.model);
+  const std::vector<ModelDifference> found =
+      model_differences(first.config.model, other.config.model);
   if (!found.empty())
     throw error("{} has another model than {}: {}", other.checkpoint, first.checkpoint,
-                fmt::join(found, "; "));
+                texts_of(found));
 }
 
 AveragedCheckpoints write_ema(FileSystem& fs, const AverageOptions& options) {

@@ -1,6 +1,7 @@
 #include "train/initial_weights.h"
 
-#include <fmt/ranges.h>
+#include <algorithm>
+
 #include <spdlog/spdlog.h>
 
 #include "config/model_differences.h"
@@ -12,11 +13,21 @@
 namespace mpt {
 namespace {
 
+void tell_of_other_rope(const std::vector<ModelDifference>& found) {
+  for (const ModelDifference& one : found)
+    spdlog::info("train.init_from: {}: {} -> {}", one.key, one.there, one.here);
+}
+
+// Other rotary frequencies are another function, but one that weights are trained on for.
 void check_model(const SavedWeights& saved, const RunConfig& config) {
-  const std::vector<std::string> found = model_differences(saved.config.model, config.model);
+  const std::vector<ModelDifference> found = model_differences(saved.config.model, config.model);
+  const bool rope_alone = std::ranges::all_of(found, &ModelDifference::is_of_rope);
+  if (rope_alone && config.train.init_from_other_rope) return tell_of_other_rope(found);
   if (!found.empty())
-    throw error("train.init_from: {} has another model than this run: {}", saved.checkpoint,
-                fmt::join(found, "; "));
+    throw error(
+        "train.init_from: {} has another model than this run: {}{}", saved.checkpoint,
+        texts_of(found),
+        rope_alone ? "; train.init_from_other_rope=true accepts it, as for a longer context" : "");
 }
 
 // By its hash, that of a file or one that a manifest records; "" if it is unknown.
@@ -78,10 +89,10 @@ std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& con
   return result;
 }
 
-}  // namespace mpt
 bool initial_weights_are_gone(FileSystem& fs, const SavedWeights& initial, const RunConfig& config,
                               Communicator& ranks) {
   const bool gone = ranks.is_root() && was_removed(fs, initial.checkpoint, *config.train.init_from);
   return ranks.gather_numbers(gone ? 1 : 0).front() != 0;
 }
 
+}  // namespace mpt

@@ -14,6 +14,7 @@ namespace mpt {
 // The checkpoint that train.init_from names, verified; nullopt if the config names none. Throws
 // Error unless it has the model of the config in all that the model's function and shapes depend
 // on, naming what differs with both values, and the tokenizer of its data, where both are known.
+// With train.init_from_other_rope, rotary frequencies may differ, and the log tells both values.
 // Rank 0 verifies it. Collective.
 std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& config,
                                             Communicator& ranks = Communicator::single());

@@ -176,6 +176,45 @@ TEST_F(InitFrom, AnotherModelIsRefusedByItsKeys) {
                  "model.tie_word_embeddings is false there and true here");
 }
 
+// For a longer context, say; nothing else of the model may differ.
+TEST_F(InitFrom, OtherRotaryFrequenciesAreAcceptedWhenAsked) {
+  const std::vector<std::string> longer{"model.rope_theta=5e5",
+                                        "model.rope_scaling.rope_type=linear",
+                                        "model.rope_scaling.factor=2", "batch.seq_len=32"};
+  expect_refused(longer, "train.init_from_other_rope=true accepts it");
+  std::vector<std::string> asked = longer;
+  asked.emplace_back("train.init_from_other_rope=true");
+  const CapturedLog log(spdlog::level::info);
+  train_started(started("longer", asked));
+  EXPECT_TRUE(log.has("train.init_from: model.rope_theta: 10000.0 -> 500000.0")) << log.text();
+  EXPECT_TRUE(log.has("model.rope_scaling.rope_type: \"default\" -> \"linear\"")) << log.text();
+  EXPECT_TRUE(log.has("model.rope_scaling.factor: not set -> 2.0")) << log.text();
+  asked.emplace_back("model.rms_norm_eps=1e-5");
+  expect_refused(asked, "model.rms_norm_eps is 1e-06 there and 1e-05 here");
+  EXPECT_ERROR((void)config("alone", {"train.init_from_other_rope=true"}),
+               "train.init_from_other_rope: is true, but train.init_from is not set");
+}
+
+// It was used when the run started.
+TEST_F(InitFrom, AResumedRunNeedsNoLeaveForOtherFrequencies) {
+  const std::vector<std::string> longer{"model.rope_theta=5e5"};
+  RunConfig run = started("longer", {longer.front(), "train.init_from_other_rope=true"});
+  train_started(run);
+  train(started("longer", longer), checkpoint_path(run, 1));
+}
+
+// The run that they are from goes on, and keeps its newest checkpoint alone.
+TEST_F(InitFrom, ARunThatGoesOnHasNewerWeights) {
+  const RunConfig first = config("first"),
+                  begun = config("begun", {"train.init_from=" + run_directory(first)});
+  train(first);
+  const SavedWeights found = *initial_weights(disk, begun);
+  EXPECT_FALSE(initial_weights_are_gone(disk, found, begun, Communicator::single()));
+  disk.remove_tree(checkpoint_path(first, 3));
+  EXPECT_TRUE(initial_weights_are_gone(disk, found, begun, Communicator::single()));
+  EXPECT_EQ(initial_weights(disk, begun)->step, 2);
+}
+
 TEST_F(InitFrom, WhatDoesNotChangeTheFunctionMayDiffer) {
   const RunConfig other =
       started("other", {"model.initializer_range=0.5", "model.pad_multiple=32", "seed=99",

@@ -158,6 +158,7 @@ const std::set<std::string> kElsewhere{
     "train.tokens",
     "train.chinchilla",
     "train.init_from",
+    "train.init_from_other_rope",
     "train.nonfinite_policy",
     "train.max_rollbacks",
     "train.max_skipped_steps",

@@ -36,16 +36,17 @@ constexpr std::array<std::string_view, 14> kFixed{"model.",
                                                   "optimizer.apollo_e_rank"};
 
 // Keys that do not affect training.
-constexpr std::array<std::string_view, 10> kHarmless{"checkpoint.",
-                                                     "eval.",
-                                                     "log.",
-                                                     "output_dir",
-                                                     "device.threads",
-                                                     "data.prefetch_steps",
-                                                     "data.changed_shards",
-                                                     "name",
-                                                     "distributed.timeout_seconds",
-                                                     "device.fp8_weight_codes"};
+constexpr std::array<std::string_view, 11> kHarmless{"checkpoint.",
+                                                      "train.init_from_other_rope",
+                                                      "eval.",
+                                                      "log.",
+                                                      "output_dir",
+                                                      "device.threads",
+                                                      "data.prefetch_steps",
+                                                      "data.changed_shards",
+                                                      "name",
+                                                      "distributed.timeout_seconds",
+                                                      "device.fp8_weight_codes"};
 
 // Keys that set the length of a run.
 constexpr std::array<std::string_view, 3> kRunLengthKeys{"train.steps", "train.tokens",
