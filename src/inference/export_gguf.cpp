@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <spdlog/spdlog.h>
+
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
@@ -73,6 +75,13 @@ void require_known_rotation(const LlamaConfig& config, const std::string& what) 
         "{}: llama.cpp's qwen3, which has qk_norm, does not know rope_scaling.rope_type llama3; "
         "expected default or linear, or --format hf",
         what);
+}
+
+void warn_of_layers(const LlamaConfig& config) {
+  constexpr int64_t kMostLayers = 512;  // LLAMA_MAX_LAYERS
+  if (config.num_hidden_layers > kMostLayers)
+    spdlog::warn("model.num_hidden_layers is {}: llama.cpp as it is built by default reads {}",
+                 config.num_hidden_layers, kMostLayers);
 }
 
 // --- tensors -------------------------------------------------------------------------------------
@@ -194,8 +203,8 @@ GgufMetadata gguf_metadata(const RunConfig& config, const SourceTexts& source,
   if (tokenizer == nullptr)
     metadata.add("tokenizer.ggml.model", "no_vocab");
   else
-    add_tokenizer(metadata, *tokenizer, special_pieces(source, *tokenizer), config.model.vocab_size,
-                  options.prepend_bos);
+    add_tokenizer(metadata, *tokenizer, special_pieces(source, *tokenizer, config.model.vocab_size),
+                  config.model.vocab_size, options.prepend_bos);
   return metadata;
 }
 
@@ -230,6 +239,7 @@ void export_gguf(FileSystem& fs, const LoadedModel& model, const Tokenizer* toke
                  const ExportOptions& options) {
   check_gguf_output(fs, options);
   require_known_rotation(model.config.model, model.checkpoint);
+  warn_of_layers(model.config.model);
   const StoredType matrices = type_of(options.type, model.storage());
   GgufMetadata metadata = gguf_metadata(model.config, model.source, tokenizer, options);
   metadata.add("general.file_type", file_type(matrices));

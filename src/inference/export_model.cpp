@@ -75,6 +75,27 @@ ordered_json rope_scaling(const RopeScaling& scaling) {
   return content;
 }
 
+// What the classes of transformers refuse to load although the weights are right.
+void warn_of_refusals(const LlamaConfig& model, const SpecialIds& ids) {
+  constexpr double kMostDeviation = 1;  // of LlamaConfig
+  if (!model.qk_norm && model.hidden_size % model.num_attention_heads != 0)
+    spdlog::warn(
+        "model.hidden_size is {}, no multiple of the {} of model.num_attention_heads: "
+        "LlamaForCausalLM of transformers refuses such a {}, whatever its head_dim",
+        model.hidden_size, model.num_attention_heads, kModelConfigFile);
+  if (!model.qk_norm && model.initializer_range > kMostDeviation)
+    spdlog::warn(
+        "model.initializer_range is {}: LlamaForCausalLM of transformers refuses more than {} in "
+        "{}",
+        model.initializer_range, kMostDeviation, kModelConfigFile);
+  if (!ids.pad.is_null() &&
+      (ids.pad < -model.vocab_size || ids.pad >= model.vocab_size))  // -1 is the last row
+    spdlog::warn(
+        "pad_token_id is {} in the source of the model, which has {} rows in its embedding: "
+        "transformers refuses a {} with an id beyond them",
+        json_text(ids.pad), model.vocab_size, kModelConfigFile);
+}
+
 // Products of codes and FP16 scales need more bits than BF16 has.
 void add_quantization(ordered_json& config, const RunConfig& run) {
   const WeightEncoding encoding = linear_encoding(run.precision);
@@ -191,21 +212,28 @@ void write_files(FileSystem& fs, const std::string& directory, const LoadedModel
   const bool codes = options.format == ExportFormat::kHfCodes;
   const std::vector<FileTensor> tensors =
       codes ? code_file(*model.weights, model.checkpoint) : decoded_file(*model.weights);
-  const SpecialIds ids = special_ids(model.source, tokenizer);
+  const LlamaConfig& shape = model.config.model;
+  const SpecialIds ids = special_ids(model.source, tokenizer, shape.vocab_size);
+  warn_of_refusals(shape, ids);
   ordered_json config = hugging_face_config(model.config, ids, options);
   if (codes) add_quantization(config, model.config);
   write_json(fs, in_directory(directory, kModelConfigFile), config);
   write_json(fs, in_directory(directory, kGenerationConfig), generation_config(ids));
   write_weight_file(fs, in_directory(directory, kWeights), *model.device, tensors);
   if (tokenizer != nullptr)
-    write_tokenizer(fs, directory, {*tokenizer, special_pieces(model.source, *tokenizer)},
+    write_tokenizer(fs, directory,
+                    {*tokenizer, special_pieces(model.source, *tokenizer, tokenizer->vocab_size())},
                     model.config, options);
 }
 
+nlohmann::json id_or_null(int64_t id) { return id < 0 ? nlohmann::json() : nlohmann::json(id); }
+
 }  // namespace
 
-SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer) {
+SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer, int64_t vocab_size) {
   SpecialIds ids = source.ids;
+  for (nlohmann::json* const one : {&ids.bos, &ids.pad})
+    if (one->is_array()) *one = id_or_null(SpecialIds::first(*one, vocab_size));
   if (tokenizer == nullptr) return ids;
   const auto complete = [](nlohmann::json& of, int64_t id) {
     if (of.is_null() && id >= 0) of = id;
@@ -216,10 +244,11 @@ SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer) {
   return ids;
 }
 
-SpecialIds special_pieces(const SourceTexts& source, const Tokenizer& tokenizer) {
+SpecialIds special_pieces(const SourceTexts& source, const Tokenizer& tokenizer, int64_t tokens) {
   const auto piece = [&](int64_t own, const nlohmann::json& named) {
-    const int64_t id = own >= 0 ? own : SpecialIds::first(named, tokenizer.vocab_size());
-    return id < 0 ? nlohmann::json() : nlohmann::json(id);
+    if (own >= 0) return id_or_null(own);
+    const int64_t id = SpecialIds::first(named, tokenizer.vocab_size());
+    return id_or_null(id >= 0 ? id : SpecialIds::first(named, tokens));
   };
   return {.bos = piece(tokenizer.bos_id(), source.ids.bos),
           .eos = piece(tokenizer.eos_id(), source.ids.eos),

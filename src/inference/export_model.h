@@ -63,11 +63,13 @@ void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tok
                   const ExportOptions& options);
 
 // Those of config.json: each as the source of an imported model has it, else as the tokenizer,
-// which may be null.
-SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer);
+// which may be null. Of several BOS or padding tokens, for which transformers takes one number, it
+// is the first in [0, vocab_size).
+SpecialIds special_ids(const SourceTexts& source, const Tokenizer* tokenizer, int64_t vocab_size);
 // Those of an exported tokenizer, each a number or null: its own, else the first of the source's
-// that it has a piece of.
-SpecialIds special_pieces(const SourceTexts& source, const Tokenizer& tokenizer);
+// that it has a piece of, else the first in [0, tokens): the exported tokenizer may have more
+// tokens than pieces.
+SpecialIds special_pieces(const SourceTexts& source, const Tokenizer& tokenizer, int64_t tokens);
 int64_t context_of_export(const RunConfig& config, const ExportOptions& options);
 
 // config.json of the export.

@@ -547,6 +547,34 @@ TEST(ExportGguf, IdsOfTheSourceCompleteThoseOfTheTokenizer) {
   EXPECT_EQ(file.metadata.at("llama.context_length"), "77");
 }
 
+// A row of the embedding without a piece is a token of the file, [PAD430].
+TEST(ExportGguf, IdsBeyondThePiecesAreRowsOfTheEmbedding) {
+  RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  config.model.vocab_size = 440;
+  const Tokenizer tokenizer = subword_tokenizer("gpt2");
+  ASSERT_LT(tokenizer.vocab_size(), 430);
+  const auto padding = [&](const nlohmann::json& id) {
+    return has_entry(
+        gguf_metadata(config, {.ids = {.bos = {}, .eos = {}, .pad = id}}, &tokenizer, kGguf),
+        "tokenizer.ggml.padding_token_id");
+  };
+  EXPECT_TRUE(padding(430));
+  EXPECT_FALSE(padding(440));
+}
+
+TEST(ExportGguf, MoreLayersThanLlamaCppReadsAreTold) {
+  const CapturedLog log;
+  LlamaConfig model = small_config(30);
+  model.num_hidden_layers = 513;
+  const TempDirectory directory;
+  const std::string checkpoint = directory / "checkpoint";
+  write_model_checkpoint(checkpoint, {.model = model});
+  export_model(posix_file_system(),
+               load_model(posix_file_system(), checkpoint, kOneThread, ModelUse::kExport), nullptr,
+               {.output = directory / "model.gguf", .format = ExportFormat::kGguf});
+  EXPECT_TRUE(log.has("model.num_hidden_layers is 513") && log.has("llama.cpp")) << log.text();
+}
+
 TEST(ExportGguf, ABosThatTheTokenizerLacksIsRefused) {
   const RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
   const Tokenizer tokenizer = subword_tokenizer("gpt2");

@@ -135,6 +135,45 @@ TEST(Export, ConfigNamesWhatDiffersFromLlama) {
   EXPECT_EQ(value("mlp_bias"), nullptr);
 }
 
+// --- what transformers refuses -------------------------------------------------------------------
+
+std::string log_of_export(const LlamaConfig& model) {
+  const Exported exported({.model = model});
+  const CapturedLog log;
+  exported.run();
+  EXPECT_TRUE(posix_file_system().exists(exported.output + "/model.safetensors"));
+  return log.text();
+}
+
+TEST(Export, WhatTransformersRefusesIsTold) {
+  LlamaConfig model = small_config(30);
+  EXPECT_EQ(log_of_export(model), "");
+  model.hidden_size = 17;
+  model.head_size = 8;
+  EXPECT_NE(log_of_export(model).find("model.hidden_size is 17"), std::string::npos);
+  model.qk_norm = true;
+  EXPECT_EQ(log_of_export(model), "");
+  model = small_config(30);
+  model.initializer_range = 1.5;
+  EXPECT_NE(log_of_export(model).find("model.initializer_range is 1.5"), std::string::npos);
+}
+
+TEST(Export, APaddingTokenBeyondTheEmbeddingIsTold) {
+  const Exported exported({.model = small_config(30)});
+  LoadedModel model =
+      load_model(posix_file_system(), exported.checkpoint, kOneThread, ModelUse::kExport);
+  const auto log_with = [&](int64_t pad) {
+    model.source.ids.pad = pad;
+    const CapturedLog log;
+    export_model(posix_file_system(), model, nullptr,
+                 {.output = exported.output, .overwrite = Overwrite::kYes});
+    return log.text();
+  };
+  EXPECT_EQ(log_with(29), "");
+  EXPECT_EQ(log_with(-1), "");
+  EXPECT_NE(log_with(30).find("pad_token_id is 30"), std::string::npos);
+}
+
 // The directory alone, read as any other reader would: config.json and model.safetensors.
 std::vector<float> logits_of_export(const std::string& directory, const GoldenModel& golden) {
   LlamaConfig config = golden_config(posix_file_system().read_file(directory + "/config.json"));

@@ -531,8 +531,10 @@ TEST_F(ImportedTokenizer, TextsAreThoseOfTheSource) {
   EXPECT_EQ(file_of("/special_tokens_map.json").at("pad_token"), tokenizer.id_to_piece(9));
   EXPECT_EQ(file_of("/tokenizer.json").at("post_processor").at("special_tokens").size(), 1u);
   EXPECT_TRUE(file_of("/tokenizer.json").at("post_processor").at("special_tokens").contains("<s>"));
-  EXPECT_EQ(special_pieces({.ids = {.bos = 3, .eos = 7, .pad = {}}}, tokenizer).eos, 2);
-  EXPECT_EQ(special_pieces({.ids = {.bos = 3, .eos = 7, .pad = {-1, 999, 8}}}, tokenizer).pad, 8);
+  const SourceTexts pads{.ids = {.bos = 3, .eos = 7, .pad = {-1, 999, 8}}};
+  EXPECT_EQ(special_pieces(pads, tokenizer, kSmallVocab).eos, 2);
+  EXPECT_EQ(special_pieces(pads, tokenizer, kSmallVocab).pad, 8);
+  EXPECT_EQ(special_pieces(pads, tokenizer, 1000).pad, 8);
 }
 
 // A link that leads nowhere is no file that is missing.
@@ -554,6 +556,15 @@ TEST_F(ImportedTokenizer, LinksThatLeadNowhereAreNamed) {
   import();
 }
 
+// transformers takes a list for EOS alone.
+TEST(ExportedIds, BosAndPaddingAreOneNumber) {
+  const SourceTexts source{.ids = {.bos = {999, 3, 4}, .eos = {7, 5}, .pad = {999}}};
+  const SpecialIds ids = special_ids(source, nullptr, kSmallVocab);
+  EXPECT_EQ(ids.bos, 3);
+  EXPECT_EQ(ids.eos, (json{7, 5}));
+  EXPECT_EQ(ids.pad, nullptr);
+}
+
 TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
   keys_["eos_token_id"] = {1, "x"};
   write();
@@ -567,7 +578,7 @@ TEST_F(ImportedTokenizer, IdsThatAreNoneAreRefused) {
   write_text("generation_config.json", R"({"bos_token_id": 100000})");
   import();
   const LoadedModel model = load_model(disk, output_, kOneThread, ModelUse::kExport);
-  EXPECT_EQ(special_ids(model.source, nullptr).eos, -1);
+  EXPECT_EQ(special_ids(model.source, nullptr, kSmallVocab).eos, -1);
   EXPECT_TRUE(SpecialIds::within(model.source.ids.bos, kSmallVocab).empty());
 }
 
