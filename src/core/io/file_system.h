@@ -135,10 +135,10 @@ std::string hash_file(FileSystem& fs, const std::string& path,
 // Turns the file names and glob patterns a user gives into a list of files.
 //
 // Patterns keep their order; the files of one pattern are sorted by name, bytewise, so the list
-// does not depend on the locale or the file system. Errors: a pattern without a match, a directory
-// or name on the way of a pattern that cannot be listed or inspected, a directory or other file that
-// is not regular, a file listed twice, be it by another spelling or a link. An existing name is taken literally, even if it contains `*`
-// or `[`. As in a shell, a name that begins with a dot is matched by a dot alone.
+// does not depend on the locale or the file system. An existing name is taken literally, even if it
+// contains `*` or `[`. As in a shell, only a dot matches a leading dot. Errors: a pattern without a
+// match; a directory or name on its way that cannot be listed or inspected; what is not a regular
+// file; a file listed twice, also by another spelling or a link.
 
 std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns);
 

@@ -37,16 +37,16 @@ constexpr std::array<std::string_view, 14> kFixed{"model.",
 
 // Keys that do not affect training.
 constexpr std::array<std::string_view, 11> kHarmless{"checkpoint.",
-                                                      "train.init_from_other_rope",
-                                                      "eval.",
-                                                      "log.",
-                                                      "output_dir",
-                                                      "device.threads",
-                                                      "data.prefetch_steps",
-                                                      "data.changed_shards",
-                                                      "name",
-                                                      "distributed.timeout_seconds",
-                                                      "device.fp8_weight_codes"};
+                                                     "train.init_from_other_rope",
+                                                     "eval.",
+                                                     "log.",
+                                                     "output_dir",
+                                                     "device.threads",
+                                                     "data.prefetch_steps",
+                                                     "data.changed_shards",
+                                                     "name",
+                                                     "distributed.timeout_seconds",
+                                                     "device.fp8_weight_codes"};
 
 // Keys that set the length of a run.
 constexpr std::array<std::string_view, 3> kRunLengthKeys{"train.steps", "train.tokens",
