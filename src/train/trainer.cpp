@@ -153,7 +153,6 @@ Batch Trainer::next_batch() {
 
 // Throws Error unless the next step has something to train on.
 void Trainer::await_batch() {
-  const ProfileScope scope(device_, "data");
   const Batch& batch = loader_.peek();
   if (batch.valid_targets == 0)
     throw error("step {}: sequences {} to {} of the training data have no token to predict",
@@ -190,7 +189,10 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   record.skipped = control.proceed == 0;
   if (record.skipped) ++skipped_;
   judge(record);
-  if (step_ < phases_[phase_].last_step) failure_.attempt([&] { await_batch(); });
+  if (step_ < phases_[phase_].last_step) {
+    const ProfileScope data(device_, "data");
+    failure_.attempt([&] { await_batch(); });
+  }
   record.seconds = seconds_since(start);
   return record;
 }

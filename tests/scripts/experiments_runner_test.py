@@ -110,7 +110,10 @@ class Running(WithFakes):
             return found and found.state
 
         self.assertEqual(state({}, left_out), "diverged")
-        self.assertIsNone(state({"train.nonfinite_policy": "skip_step"}, left_out))
+        skip = {"train.nonfinite_policy": "skip_step"}
+        self.assertIsNone(state(skip, left_out))
+        ruined = "mpretrain: error: step 3: the last of 2 such steps (train.max_skipped_steps).\n"
+        self.assertEqual(state(skip, left_out, ruined), "diverged")
         for policy, expected in (("skip_step", None), ("rollback", None), ("stop", "diverged")):
             found = state({"train.spike_policy": policy}, {**left_out, "spike": spike})
             self.assertEqual(found, expected, policy)

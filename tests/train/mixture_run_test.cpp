@@ -126,7 +126,8 @@ TEST_F(MixtureRun, CannotGoOnWithOtherShardsOfACorpus) {
                        path()),
            "train.steps=2"},
           checkpoint_path(whole, 1)),
-      "of a of 301 tokens", "now names 512");
+      "the shards of a are not those it was trained on",
+      "train_0.bin of 301 tokens and is train_2.bin of 512 tokens");
 }
 
 // What was read of a corpus that is left out for a while is not read again, and must not change.
@@ -144,7 +145,7 @@ TEST_F(MixtureRun, RemembersACorpusThatWasLeftOut) {
                    {"data.train=" + std::string(R"([{"name":"b","files":")") + path() +
                     R"(/train_0.bin","weight":1}])"},
                    checkpoint_path(later, 15)),
-               "shards of b of", "the same shards");
+               "the shards of b are not those", "the same shards");
 }
 
 // A run on a plain list of shards goes on as one of several corpora.

@@ -41,6 +41,7 @@ class FailingRun : public testing::Test {
       rank.ranks.or_abort([&] {
         trainer = std::make_unique<Trainer>(config, *rank.device, fs, rank.ranks);
         trainer->initialize();
+        rank.ranks.gather_numbers(0);
         rank.ranks.together([&] {
           if (rank.ranks.is_root()) trouble();
         });

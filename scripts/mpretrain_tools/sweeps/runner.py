@@ -28,7 +28,8 @@ from .machine import machine
 from .slurm import LaunchError
 from .stop import Stop, Stopped
 
-NO_MORE_ROLLBACKS = "(train.max_rollbacks)"  # in what the program says when it gives up
+# In what the program says when it gives up, by its policy.
+GIVES_UP = {"rollback": "(train.max_rollbacks)", "skip_step": "(train.max_skipped_steps)"}
 VERSION = "sweep: version "  # begins the line of a log that says what the run was started with
 OPEN = ("waiting", "elsewhere", "running")  # states in which a cell has not ended
 
@@ -139,7 +140,7 @@ def gave_up(cell, last, log):
         return False
     key = "train.spike_policy" if "spike" in last else "train.nonfinite_policy"
     policy = cell.value(key, "off" if "spike" in last else "stop")
-    return policy == "stop" or (policy == "rollback" and last_start_says(log, NO_MORE_ROLLBACKS))
+    return policy == "stop" or (policy in GIVES_UP and last_start_says(log, GIVES_UP[policy]))
 
 
 def last_start_says(log, words):

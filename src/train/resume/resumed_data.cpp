@@ -214,7 +214,8 @@ std::string difference_in(const std::string& corpus, const FormerData& former,
 void refuse_or_accept(const std::string& difference, const std::string& corpus,
                       const std::string& checkpoint, const RunConfig& config) {
   if (difference.empty()) return;
-  const std::string what = "the shards" + of_corpus(corpus) + " are not those it was trained on";
+  const std::string what =
+      fmt::format("data.train: the shards{} are not those it was trained on", of_corpus(corpus));
   if (config.data.changed_shards == ChangedShards::kAccept)
     return spdlog::warn("resume: {}: {}: {}; going on with them (data.changed_shards)", checkpoint,
                         what, difference);
