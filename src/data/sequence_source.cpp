@@ -4,6 +4,7 @@
 #include <bit>
 #include <filesystem>
 #include <map>
+#include <ranges>
 
 #include <spdlog/spdlog.h>
 
@@ -258,13 +259,16 @@ void SequenceSource::read(int64_t global_sequence, const RowBuffers& row) const 
         "beginnings for attention within documents alone",
         tokens.size(), targets.size(), document_begin.size(), seq_len());
   std::fill(targets.begin(), targets.end(), kIgnoreTarget);
-  size_t at = 0;  // of the part, among the row's T + 1 tokens
+  std::vector<int32_t> ids;  // of the part, which is read once
+  size_t at = 0;             // where it begins among the row's T + 1 tokens
   for_each_part(global_sequence, [&](const TokenRange& part) {
     const auto length = static_cast<size_t>(part.end - part.begin);
     const size_t inputs = std::min(length, tokens.size() - at), untold = apart || at == 0 ? 1 : 0;
-    stream_.read(part.begin, tokens.subspan(at, inputs));
-    stream_.read(part.begin + static_cast<int64_t>(untold),
-                 targets.subspan(at + untold - 1, length - untold));
+    ids.resize(length);
+    stream_.read(part.begin, ids);
+    std::ranges::copy(ids | std::views::take(inputs), tokens.begin() + std::ptrdiff_t(at));
+    std::ranges::copy(ids | std::views::drop(untold),
+                      targets.begin() + std::ptrdiff_t(at + untold - 1));
     if (apart) std::ranges::fill(document_begin.subspan(at, inputs), static_cast<int32_t>(at));
     at += length;
   });

@@ -314,8 +314,8 @@ TEST(Tokenize, BadOptionsAreErrors) {
   refuse([](auto& o) { o.threads = -2; }, {"threads is -2"});
   refuse([](auto& o) { o.output = ""; }, {"no output directory"});
   refuse([&](auto& o) { o.output = good.corpus.patterns[0]; },
-         {"corpus.json.gz", "output directory"});
-  refuse([&](auto& o) { o.output = good.corpus.patterns[0] + "/deeper"; }, {"output directory"});
+         {"corpus.json.gz", "is not a directory"});
+  refuse([&](auto& o) { o.output = good.corpus.patterns[0] + "/deeper"; }, {"is not a directory"});
   refuse([](auto& o) { o.tokenizer = "/no/such.model"; }, {"/no/such.model"});
   refuse([&](auto& o) { o.corpus.patterns = {directory + "/no*"}; }, {"no*"});
   EXPECT_FALSE(std::filesystem::exists(good.output));

@@ -1,6 +1,6 @@
 // An error between two steps ends a run as a signal does: the last finished step is saved, the run
 // goes on from there as if nothing had been.
-#include "train/run_failure.h"
+#include "parallel/run_failure.h"
 
 #include <filesystem>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "train/run_failure.h"
+#include "parallel/run_failure.h"
 
 #include <utility>
 
