@@ -169,8 +169,8 @@ int run(const std::vector<std::string>& arguments) {
   return parse_and_run(program, arguments);
 }
 
-// A write that cannot be made is an error with a name, and no signal that kills: to a closed pipe, as
-// in `| head`, or beyond a limit on the size of files.
+// A write that cannot be made is an error with a name, and no signal that kills: to a closed pipe,
+// as in `| head`, or beyond a limit on the size of files.
 void let_writes_fail() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }

@@ -63,8 +63,8 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // The batch that next() returns, once it is read. Rethrows errors from reading it; the cursor stays
-  // before it. Valid until the next call.
+  // The batch that next() returns, once it is read. Rethrows errors from reading it; the cursor
+  // stays before it. Valid until the next call.
   const Batch& peek();
   // Throws as peek() does.
   Batch next();

@@ -71,8 +71,8 @@ struct SequenceOptions {
   uint64_t seed = 0;
   int64_t vocab_size = 0;                       // the model's; every token must be below it
   std::optional<std::string> tokenizer_hash{};  // if given, a manifest must name the same
-  // Tokens of shards without a manifest, which nobody vouches for, that are compared with vocab_size
-  // before any is used: so many of all shards, from the first on.
+  // Tokens of shards without a manifest, which nobody vouches for, that are compared with
+  // vocab_size before any is used: so many of all shards, from the first on.
   int64_t scanned_tokens = 0;
   int32_t pad_token = 0;  // input after the end of a document; no target sees it
 };

@@ -1,11 +1,12 @@
 // UTF-8 bytes of the text that tokens stand for, which makes losses of different tokenizers
 // comparable: bits per byte = sum of losses in nats / (ln 2 * bytes).
 //
-// They are the bytes of the text as it was given to the tokenizer, as far as the tokenizer keeps it:
-// text that it changes (NFKC, repeated spaces) counts as changed. A byte piece is one byte, whatever
-// it would look like decoded alone; control pieces and special tokens are none; what stands for a
-// space is one, also where it is spelled in byte pieces. The space that the tokenizer itself puts
-// before a text, or behind it, is none, next to the control piece that ends the text before.
+// They are the bytes of the text as it was given to the tokenizer, as far as the tokenizer keeps
+// it: text that it changes (NFKC, repeated spaces) counts as changed. A byte piece is one byte,
+// whatever it would look like decoded alone; control pieces and special tokens are none; what
+// stands for a space is one, also where it is spelled in byte pieces. The space that the tokenizer
+// itself puts before a text, or behind it, is none, next to the control piece that ends the text
+// before.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 //   n x uint16 (magic 20240520, version 1) or n x uint32 (magic 20240801, version 7)
 //
 // The file size must be exactly 1024 + n * bytes per token. Positions and offsets are 64-bit. A
-// shard is complete once it has its final name (OutputFile). It is read by calls and not mapped into
-// memory: a file that is shortened later, or an I/O error, is an Error that names it.
+// shard is complete once it has its final name (OutputFile). It is read by calls and not mapped
+// into memory: a file that is shortened later, or an I/O error, is an Error that names it.
 #pragma once
 
 #include <cstddef>

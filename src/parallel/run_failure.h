@@ -2,8 +2,8 @@
 // event files.
 //
 // The run stops at it as at a signal, saves the last finished step, and throws it then. Several
-// ranks, of which one alone may fail, stop together: they exchange whether one has failed where they
-// exchange signals.
+// ranks, of which one alone may fail, stop together: they exchange whether one has failed where
+// they exchange signals.
 #pragma once
 
 #include <exception>

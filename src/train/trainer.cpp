@@ -160,8 +160,8 @@ void Trainer::await_batch() {
 }
 
 // The host waits for the device once, at the end: inputs are written beforehand, and the device
-// decides whether to update. Data of the next step is waited for at the end of this one, so that all
-// ranks learn in time if one cannot read it.
+// decides whether to update. Data of the next step is waited for at the end of this one, so that
+// all ranks learn in time if one cannot read it.
 std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   const ProfileScope scope(device_, "step");
   StopSignal::stops(stop_point());
@@ -563,7 +563,8 @@ bool Trainer::one_has_failed() {
 // Other ranks learn of a failure in exchange_status().
 bool Trainer::stops() const { return stopping_ || (ranks_.is_single() && failure_.any()); }
 
-// After an error, `problem` is what kept the last finished step from being saved; "" if it is saved.
+// After an error, `problem` is what kept the last finished step from being saved; "" if it is
+// saved.
 std::string Trainer::what_is_saved(const std::string& problem) const {
   if (step_ == 0) return "no step was finished, and nothing is saved";
   if (problem.empty() && last_saved_ == step_ && !saver_.busy())

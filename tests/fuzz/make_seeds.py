@@ -205,7 +205,9 @@ def jsonl_seeds():
     return {
         "valid": b'{"text":"One document.\\nIts second."}\n{"text":"\\u00c4pfel \\ud83c\\udf4e"}\n',
         "valid_other_fields": b'{"url":"x","text":"a","meta":{"n":[1,2.5e3,null,true]}}\r\n',
-        "valid_other_fields_of_any_kind": b'{"x":[1e999,NaN,-Infinity],"text":"a","y":"\\ud83d\xff"}',
+        "valid_other_fields_of_any_kind": (
+            b'{"x":[1e999,NaN,-Infinity],"text":"a","y":"\\ud83d\xff"}'
+        ),
         "valid_blank_lines_and_documents": b'\n \t\n{"text":""}\n{"text":"  "}\n{"text":"b"}',
         "valid_byte_order_mark": b'\xef\xbb\xbf{"text":"a"}\n',
         "valid_long": b'{"text":"' + LONG_LINE + b'"}\n{"text":"' + b"x" * 70 + b'"}\n',

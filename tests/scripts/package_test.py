@@ -70,7 +70,7 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as elsewhere:
             package = pathlib.Path(elsewhere, "installed/mpretrain_tools")
             package.mkdir(parents=True)
-            for name in ("__init__.py", "repository.py"):
+            for name in ("__init__.py", "descriptors.py", "repository.py"):
                 (package / name).write_bytes((ROOT / "scripts/mpretrain_tools" / name).read_bytes())
             done = run_bare(code, ROOT, package.parent)
             self.assertEqual(done.stdout.strip(), str(ROOT))

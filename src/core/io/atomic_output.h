@@ -59,7 +59,8 @@ class OutputFile {
 };
 
 // Throws Error if the path is a file of something else: one that is not empty and does not begin as
-// what is to replace it does. What is written in place is not looked at. `what` is its kind, for the message: "a page of this program".
+// what is to replace it does. What is written in place is not looked at. `what` is its kind, for
+// the message: "a page of this program".
 void check_replaces_its_kind(FileSystem& fs, const std::string& path, std::string_view beginning,
                              std::string_view what);
 

@@ -47,8 +47,8 @@ nlohmann::json parse_json_line(std::string_view text);
 // "model" + "hidden_size" → "model.hidden_size"; "" + "model" → "model"
 std::string join_key_path(std::string_view parent, std::string_view key);
 
-// The text of a value, on one line or with `indent` spaces. Bytes that are not UTF-8, which the name
-// of a file may have, become U+FFFD: what is written at the end of work never fails for them.
+// The text of a value, on one line or with `indent` spaces. Bytes that are not UTF-8, which the
+// name of a file may have, become U+FFFD: what is written at the end of work never fails for them.
 template <class Value>
 std::string json_text(const Value& value, int indent = -1) {
   return value.dump(indent, ' ', false, Value::error_handler_t::replace);

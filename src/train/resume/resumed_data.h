@@ -43,10 +43,10 @@ struct PresentData {
   DataContents shards, validation;
 };
 
-// Throws Error if a corpus that was read has other shards now, naming the first of them, or warns of
-// it (data.changed_shards). Where the checkpoint does not say which they were, the manifest that its
-// run keeps is compared, or else the number of tokens alone, with a warning. Warns of corpora that
-// come, go and come back, and of other validation data.
+// Throws Error if a corpus that was read has other shards now, naming the first of them, or warns
+// of it (data.changed_shards). Where the checkpoint does not say which they were, the manifest that
+// its run keeps is compared, or else the number of tokens alone, with a warning. Warns of corpora
+// that come, go and come back, and of other validation data.
 void check_corpora(const FormerData& former, const std::string& checkpoint, const PresentData& now,
                    const RunConfig& config);
 
