@@ -28,6 +28,7 @@ from mpretrain_tools.study import (
     hypotheses,
     program,
     protocol,
+    provenance,
     rank_tests,
     reader,
     report,
@@ -616,7 +617,13 @@ class Shown(WithStudy):
     def test_the_page_has_every_key(self):
         page = (ROOT / "docs/research/studies.md").read_text(encoding="utf-8")
         keys = [*reader.KEYS, *reader.SHARED_KEYS, *reader.TUNING_KEYS, *reader.WIDEN_KEYS]
-        keys += [*reader.RESULTS_KEYS, *reader.COMPARISON_KEYS, *arms.ARM_KEYS, *arms.KNOB_KEYS]
+        keys += [
+            *reader.RESULTS_KEYS,
+            *reader.COMPARISON_KEYS,
+            *reader.DESCRIBED_KEYS,
+            *arms.ARM_KEYS,
+            *arms.KNOB_KEYS,
+        ]
         missing = [key for key in keys if not re.search(rf'[`"]{key}[`"]', page)]
         self.assertEqual(missing, [])
 
@@ -787,6 +794,39 @@ class Pages(WithStudy):
         for name in ("tuning.md", "results.csv", "tuning.csv", "hypotheses.csv"):
             self.assertTrue((self.directory / name).exists(), name)
 
+    def test_a_cell_in_two_parts_is_one_run(self):
+        parts = [
+            {"name": "main", "arms": "*", "budget": 1, "seeds": 3},
+            {"name": "more", "arms": ["adamw_*"], "budget": 1, "seeds": 4},
+        ]
+        gain = {"name": "gain", "results": "main", "arms": ["madam_bf16", "adamw_bf16"]}
+        self.finished(results=parts, comparisons=[gain])
+        page = self.report()
+        self.assertIn(
+            "14 of 14 runs of the results are finished. 6 of them are in two parts.", page
+        )
+
+    def test_described_differences_have_an_interval_and_no_p(self):
+        def loss(part, arm, cell):
+            return bowl(4e-3)(part, arm, cell) + cell.seed / 100 + arm.startswith("adamw") / 10
+
+        described = [{"name": "gain of {format}", "arms": ["madam_{format}", "adamw_{format}"]}]
+        self.finished(loss, comparisons=[], described=described)
+        page = self.report()
+        self.assertNotIn("## Hypotheses", page)
+        row = "| gain of fp8 | M+Adam FP8 − AdamW FP8 | main | 3 | -0.1000 | [-0.1000, -0.1000] |"
+        self.assertIn(row, page)
+        table = (self.directory / "differences.csv").read_text(encoding="utf-8")
+        self.assertIn("gain of fp8,difference,main,3,-0.1", table)
+
+    def test_cells_without_a_commit_are_said(self):
+        cell = self.read().cell("adamw_bf16", 1, 1)
+        rows = [self.row(cell, 3.0, version="v, 43c289b981b4-dirty"), self.row(cell, 3.0)]
+        self.assertEqual(provenance.dirty(rows[1:]), [])
+        self.assertIn(
+            "**1 of 2 cells were computed by sources with changes", provenance.dirty(rows)[1]
+        )
+
     def test_cells_of_an_earlier_file_are_said(self):
         study = self.finished()
         self.write(set={"optimizer.beta2": 0.9})
@@ -877,6 +917,8 @@ class Pages(WithStudy):
         self.assertIn("36 of 36 cells were run under another text", page)
         (self.directory / "plan.md").write_text("another plan\n", encoding="utf-8")
         self.assertIn("differs from what is committed", self.report())
+        other = protocol.of_earlier(study, list(Known(study).rows))
+        self.assertEqual(other, " 36 of them ended before the protocol was committed.")
         self.assertEqual(len(protocol.short_hash(study)), 16)
 
 
@@ -1068,6 +1110,20 @@ class Started(WithStudy):
         page = (self.directory / "results.md").read_text(encoding="utf-8")
         self.assertIn("6 of 6 runs", page)
         self.assertIn("diverged: madam_bf16 seed 2, adamw_bf16 seed 2", page)
+
+    def test_a_start_with_nothing_to_run_says_so(self):
+        self.write(self.small())
+        self.assertEqual(self.run_it().returncode, 0)
+        said = f"nothing to run: 6 cells are in {self.directory / 'runs.csv'}; with --ledger"
+        for words in ((), ("--dry-run",)):
+            again = self.run_it(*words)
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertIn(said, again.stdout)
+            self.assertNotIn("cells above", again.stdout)
+        self.assertIn("nothing to run: 3 cells", self.run_it("--only", "adamw_*").stdout)
+        elsewhere = self.run_it("--ledger", str(self.directory / "other.csv"))
+        self.assertNotIn("nothing to run", elsewhere.stdout)
+        self.assertTrue((self.directory / "other.csv").exists())
 
     def test_refusals(self):
         self.write(self.small(corpus="0" * 64))

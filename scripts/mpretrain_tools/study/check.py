@@ -63,6 +63,8 @@ def described(study):
         yield f"{part.name}: {len(part.arms) * len(part.seeds)} cells at budget {part.budget:g}"
     for one in study.comparisons:
         yield f"{one.family}: {one.name}: {one.kind} of {one.arms} in {one.results}"
+    for one in study.untested:
+        yield f"described: {one.name}: {one.kind} of {one.arms} in {one.results}"
 
 
 def refused_by(path, study):

@@ -63,7 +63,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A hypothesis."""
+    """A hypothesis, or a difference that is only described."""
 
     name: str
     kind: str
@@ -91,6 +91,7 @@ class Study:
     tuning: list = field(default_factory=list)
     results: list = field(default_factory=list)
     comparisons: list = field(default_factory=list)
+    untested: list = field(default_factory=list)  # Comparisons that are described with intervals
 
     def arm(self, name):
         return self.arms.by_name[name]

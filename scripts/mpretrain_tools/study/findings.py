@@ -11,6 +11,7 @@ class Findings:
     def __init__(self, study, known, walked):
         self.study, self.known, self.walked = study, known, walked
         self.tested = hypotheses.adjusted([self._tested(one) for one in study.comparisons])
+        self.described = [self._tested(one) for one in study.untested]
 
     def losses(self, part, arm):
         """{seed: loss} of the finished runs, inf of a diverged one."""
@@ -53,9 +54,9 @@ class Findings:
         return list(found.values())
 
     def of_no_cell(self):
-        """How many rows of the ledger no part of the study asks for."""
+        """Rows of the ledger that no part of the study asks for."""
         asked = {cell.identity() for cell in self.walked.all_cells()}
-        return sum(row.cell not in asked for row in self.known.rows)
+        return [row for row in self.known.rows if row.cell not in asked]
 
     def drift(self):
         """Rows of cells that two programs computed."""

@@ -35,8 +35,19 @@ def described(study, rows):
     return [*lines, *_compared(rows, first[1], short_hash(study))]
 
 
+def of_earlier(study, rows):
+    """A sentence with a blank before it, "" where none ended before the protocol was committed."""
+    commits = _commits(pathlib.Path(study.protocol)) if study.protocol else []
+    older = _before(rows, commits[-1][1]) if commits else []
+    return f" {len(older)} of them ended before the protocol was committed." if older else ""
+
+
+def _before(rows, committed):
+    return [row for row in rows if row.ended and _time(row.ended) < committed]
+
+
 def _compared(rows, committed, now):
-    older = [row for row in rows if row.ended and _time(row.ended) < committed]
+    older = _before(rows, committed)
     other = [row for row in rows if row.protocol != now]
     found = []
     if older:

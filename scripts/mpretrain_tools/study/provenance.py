@@ -19,8 +19,9 @@ def lines(findings):
     if others := findings.of_no_cell():
         found += [
             "",
-            f"**{others} finished cells of the ledger are none of the study: its file, or the"
-            " configurations that it names, were other ones when they were run.**",
+            f"**{len(others)} finished cells of the ledger are none of the study: its file, or the"
+            " configurations that it names, were other ones when they were run."
+            f"{protocol.of_earlier(findings.study, others)}**",
         ]
     return [*found, *_drift(findings)]
 
@@ -35,12 +36,21 @@ def _programs(findings, rows):
         " sources are not known by a commit.",
         "",
         *table(["program", "version", "cells"], listed),
+        *dirty(rows),
     ]
     if refused := findings.known.refused:
         programs = Counter(row.program for row in refused)
         told = ", ".join(f"{count} of `{name}`" for name, count in programs.items())
         found += ["", f"**Not used, of programs that are not accepted: {told}.**"]
     return found
+
+
+def dirty(rows):
+    """Which cells no commit has the program of."""
+    if not (count := sum("-dirty" in row.version for row in rows)):
+        return []
+    told = "were computed by sources with changes that were not committed"
+    return ["", f"**{count} of {len(rows)} cells {told}: no commit gives their program.**"]
 
 
 def _text(findings, rows):

@@ -26,6 +26,7 @@ KEYS = (
     "tuning",
     "results",
     "comparisons",
+    "described",
 )
 SHARED_KEYS = ("name", "arms", "for", "values", "at", "seed", "budget", "set")
 TUNING_KEYS = ("name", "arms", "seed", "sampler", "sampler_seed", "rungs", "widen", "edge", "set")
@@ -34,6 +35,7 @@ WIDEN_KEYS = ("times", "factor", "points")
 RESULTS_KEYS = ("name", "arms", "budget", "seeds", "set", "scale")
 KINDS = ("difference", "equivalence", "interaction")
 COMPARISON_KEYS = ("name", "kind", "arms", "results", "margin", "family", "only", "except")
+DESCRIBED_KEYS = ("name", "kind", "arms", "results", "only", "except")
 QUICK = 0.02  # of the budgets, in a trial
 HASH = re.compile(r"[0-9a-f]{64}")
 PROGRAM = re.compile(r"(binary:)?[0-9a-f]{16}")
@@ -91,7 +93,10 @@ class _Reader:
         self._check_names()
         self._check_tuned_once()
         self._check_set_once()
-        study.comparisons = self._comparisons()
+        study.comparisons = self._comparisons("comparisons", COMPARISON_KEYS, KINDS)
+        study.untested = self._comparisons(
+            "described", DESCRIBED_KEYS, ("difference", "interaction")
+        )
 
     def _provenance(self):
         checker, study = self.checker, self.study
@@ -291,23 +296,23 @@ class _Reader:
                         f"shared[{index}].values.{key}", f"a knob of {knobs[0]}", accepted
                     )
 
-    def _comparisons(self):
+    def _comparisons(self, section, keys, kinds):
         found = []
         for index, value in enumerate(
-            self.checker.list(self.found.get("comparisons", []), "comparisons", least=0)
+            self.checker.list(self.found.get(section, []), section, least=0)
         ):
-            found += self._comparison(value, f"comparisons[{index}]")
+            found += self._comparison(value, f"{section}[{index}]", keys, kinds)
         names = [one.name for one in found]
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            self.checker.bad("comparisons", name, "each name once; {axis} in it tells them apart")
+            self.checker.bad(section, name, "each name once; {axis} in it tells them apart")
         return found
 
-    def _comparison(self, value, where):
+    def _comparison(self, value, where, keys, kinds):
         checker = self.checker
-        found = checker.object(value, where, COMPARISON_KEYS)
+        found = checker.object(value, where, keys)
         checker.needed(found, "name", where, "a text")
         name = checker.of(found, "name", where, checker.text, "")
-        kind = checker.of(found, "kind", where, checker.text, "difference", among=KINDS)
+        kind = checker.of(found, "kind", where, checker.text, "difference", among=kinds)
         excepted = found.get("except", [])
         return [
             self._one_comparison(found, kind, name, combination, where)

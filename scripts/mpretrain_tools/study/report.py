@@ -2,7 +2,8 @@
 
     scripts/study.py report STUDY.json
 
-Beside the study's file: results.md, tuning.md, their CSVs, hypotheses.csv, updates.csv, figures.
+Beside the study's file: results.md, tuning.md, their CSVs, hypotheses.csv, differences.csv,
+updates.csv, figures.
 """
 
 import argparse
@@ -64,6 +65,7 @@ def write(findings, output, kinds):
         "results.csv": tables.results(findings),
         "tuning.csv": tables.tuning(findings),
         "hypotheses.csv": tables.hypotheses(findings),
+        "differences.csv": tables.differences(findings),
         "updates.csv": tables.updates(findings),
     }
     for name, rows in ((name, rows) for name, rows in files.items() if rows):

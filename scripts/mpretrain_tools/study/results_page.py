@@ -24,13 +24,17 @@ class ResultsPage:
         lines += self._updates()
         if self.findings.tested:
             lines += ["## Hypotheses", "", *self._hypotheses(), ""]
+        if self.findings.described:
+            lines += ["## Differences that were not tested", "", *self._described(), ""]
         lines += ["## Provenance", "", *provenance.lines(self.findings)]
         return lines
 
     def _how_made(self):
-        cells = [row for rows in self.walked.rows.values() for row in rows.values()]
-        done = sum(row is not None for row in cells)
+        cells = self._cells()
+        done = sum(row is not None for row in cells.values())
         missing = "" if done == len(cells) else " What is missing is said in the tables."
+        shown = sum(len(rows) for rows in self.walked.rows.values())
+        again = f" {shown - len(cells)} of them are in two parts." if shown > len(cells) else ""
         quick = self.study.quick
         trial = [
             f"**A trial with {quick:g} of all budgets: it shows that the path works, and says"
@@ -42,9 +46,20 @@ class ResultsPage:
             + ("" if quick == 1 else f" --quick {quick:g}"),
             "",
             *([] if quick == 1 else trial),
-            f"{done} of {len(cells)} runs of the results are finished.{missing}"
+            f"{done} of {len(cells)} runs of the results are finished.{missing}{again}"
             " How the values were found: [tuning](tuning.md).",
         ]
+
+    def _cells(self):
+        """{cell: row or None} of all parts; the same run may be in several. Those whose values are
+        not known yet go by their place.
+        """
+        found = {}
+        for place, rows in self.walked.rows.items():
+            cells = self.walked.cells.get(place, {})
+            for seed, row in rows.items():
+                found[cells[seed].identity() if seed in cells else (place, seed)] = row
+        return found
 
     def _results_table(self, part):
         header = ["arm", "validation loss", "seeds", "perplexity", "diverged", "tokens/s", "values"]
@@ -135,17 +150,42 @@ class ResultsPage:
         return lines
 
     def _hypothesis(self, one):
-        interval = f"[{one.interval[0]:+.4f}, {one.interval[1]:+.4f}]" if one.interval else ""
         testable = one.sample.is_testable
         return [
             f"{one.comparison.name}: {self._formula(one.comparison)}",
-            one.sample.count if not math.isnan(one.mean) else "0",
-            "" if math.isnan(one.mean) else f"{one.mean:+.4f}",
-            interval,
+            *self._size(one),
             one.test,
             probability(one.p) if testable else "",
             probability(one.adjusted) if testable else "",
             one.verdict,
+        ]
+
+    @staticmethod
+    def _size(one):
+        """n, difference, interval"""
+        if math.isnan(one.mean):
+            return ["0", "", ""]
+        interval = f"[{one.interval[0]:+.4f}, {one.interval[1]:+.4f}]" if one.interval else ""
+        return [one.sample.count, f"{one.mean:+.4f}", interval]
+
+    def _described(self):
+        """Differences with intervals and without a verdict."""
+        rows = [
+            [
+                one.comparison.name,
+                self._formula(one.comparison),
+                one.comparison.results,
+                *self._size(one),
+            ]
+            for one in self.findings.described
+        ]
+        notes = [f"* {note}" for one in self.findings.described for note in self._notes(one)]
+        return [
+            "Intervals are of 95 %, by the t distribution, each by itself; no p, because none was"
+            " planned and none is adjusted.",
+            "",
+            *table(["what", "difference of", "results", "n", "difference", "95 % interval"], rows),
+            *(["", *notes] if notes else []),
         ]
 
     def _formula(self, comparison):
@@ -156,8 +196,7 @@ class ResultsPage:
         text = " − ".join(label[name] for name in comparison.arms)
         return f"\\|{text}\\| < {comparison.margin:g}" if comparison.margin else text
 
-    @staticmethod
-    def _notes(one):
+    def _notes(self, one):
         """What must not be overlooked about a hypothesis."""
         name, sample = one.comparison.name, one.sample
         if one.missing:
@@ -169,7 +208,7 @@ class ResultsPage:
                 f"{name}: diverged: {', '.join(sample.diverged)}; counted as the loss"
                 f" {sample.worst:.4f}, the worst."
             )
-            if sample.is_testable:
+            if sample.is_testable and one in self.findings.tested:
                 said += (
                     f" The verdict is by ranks; t test p {probability(one.p_t)}"
                     + (f", sign test p {probability(one.p_sign)}" if sample.pairs else "")

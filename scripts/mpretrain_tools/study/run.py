@@ -89,6 +89,10 @@ class Chosen:
     def takes(self, part, arm):
         return (not self.parts or part in self.parts) and (not self.arms or arm in self.arms)
 
+    def of(self, part, labelled):
+        """Those that are left of [(arm, cell), ...] of a part."""
+        return [(arm, cell) for arm, cell in labelled if self.takes(part, arm)]
+
 
 class Session:
     """One start of a study."""
@@ -108,6 +112,7 @@ class Session:
             protocol=protocol.short_hash(study),
         )
         self.names, self.failed, self.queued = {}, False, args.no_wait
+        self.asked, self.started = set(), False  # cells of what is chosen; whether any was run
         self.runner = Runner(
             place,
             OfProgram(known.ledger, made_by.hash),
@@ -129,20 +134,21 @@ class Session:
         waiting = {place: why for place, why in walked.waiting.items() if self.chosen.takes(*place)}
         for (part, arm), why in waiting.items():
             print(f"{part}: {arm} not run: {why}", file=sys.stderr)
+        if not self.started and not waiting:
+            print(nothing_to_run(self.known, self.asked))
         return 1 if self.failed or (waiting and not self.queued) else 0
 
     def evaluate(self, part, labelled):
         """Rows of the cells, those that are missing run before."""
-        missing = [
-            (arm, cell)
-            for arm, cell in labelled
-            if self.known.get(cell) is None and self.chosen.takes(part, arm)
-        ]
+        chosen = self.chosen.of(part, labelled)
+        self.asked.update(cell.identity() for _, cell in chosen)
+        missing = [(arm, cell) for arm, cell in chosen if self.known.get(cell) is None]
         if missing:
             self._run(part, missing)
         return [self.known.get(cell) for _, cell in labelled]
 
     def _run(self, part, labelled):
+        self.started = True
         for arm, cell in labelled:
             changes = self.study.described(arm, cell) if part in self._tuning_parts() else ""
             self.names[cell] = f"{part}: {arm} seed {cell.seed} {changes}".strip()
@@ -173,18 +179,33 @@ def repeated(study, known, walked, program_hash):
     return sorted(found, key=lambda cell: cell.identity())[: study.repeat]
 
 
+def nothing_to_run(known, cells):
+    """What a start says that finds all its cells finished."""
+    return (
+        f"nothing to run: {len(cells)} cells are in {known.ledger.path}; with --ledger and another"
+        " file they are run again"
+    )
+
+
 class Listing:
     """--dry-run: what would be run as far as it is known, and about how long it takes."""
 
     def __init__(self, study, known, chosen, args):
         self.study, self.known, self.chosen, self.args = study, known, chosen, args
-        self.missing = {}  # {part: [(arm, cell), ...]}
+        self.missing, self.asked = (
+            {},
+            set(),
+        )  # {part: [(arm, cell), ...]}; all cells of what is chosen
         self.seconds = {}
 
     def show(self):
         walked = search.walk(self.study, self._note)
         total = sum(self._show_part(part, labelled) for part, labelled in self.missing.items())
-        for line in self._later(walked):
+        later = list(self._later(walked))
+        if not self.missing and not later:
+            print(nothing_to_run(self.known, self.asked))
+            return 0
+        for line in later:
             print(line)
         print(f"in all {self._told(total)} for the cells above")
         return 0
@@ -206,8 +227,9 @@ class Listing:
         return f"{duration(seconds / jobs)} with {jobs} at a time (--jobs)"
 
     def _note(self, part, labelled):
-        for arm, cell in labelled:
-            if self.known.get(cell) is None and self.chosen.takes(part, arm):
+        for arm, cell in self.chosen.of(part, labelled):
+            self.asked.add(cell.identity())
+            if self.known.get(cell) is None:
                 self.missing.setdefault(part, []).append((arm, cell))
         return [self.known.get(cell) for _, cell in labelled]
 

@@ -62,6 +62,27 @@ def hypotheses(findings):
     return [[*head.split(), "diverged", "smallest_difference", "verdict"], *rows]
 
 
+def differences(findings):
+    """Those that are described and not tested; [] if there are none."""
+    rows = [
+        [
+            one.comparison.name,
+            one.comparison.kind,
+            one.comparison.results,
+            one.sample.count,
+            one.mean,
+            *(one.interval or ("", "")),
+            len(one.sample.diverged),
+        ]
+        for one in findings.described
+    ]
+    return (
+        [["name", "kind", "results", "n", "difference", "low", "high", "diverged"], *rows]
+        if rows
+        else []
+    )
+
+
 def updates(findings):
     """A line a record of the update statistics that the page shows the middle of; [] if none."""
     rows = []
