@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
 #include "comm/launch_environment.h"
+#include "config/cautions.h"
 #include "config/run_config_json.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
@@ -284,6 +285,8 @@ class TrainingRun {
       spdlog::info(line);
     const std::string both = ranks_.is_root() ? text_of_shards_in_both(config().data) : "";
     if (!both.empty()) spdlog::warn("data: {}", both);
+    if (ranks_.is_root())
+      for (const std::string& caution : cautions(given_)) spdlog::warn("{}", caution);
     if (spdlog::should_log(spdlog::level::debug))
       spdlog::debug("plan of this run\n{}", plan_report(config(), device_, ranks_));
   }

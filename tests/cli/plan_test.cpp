@@ -137,6 +137,25 @@ TEST_F(PlanVerb, ARunSaysLittleBeforeItsFirstStep) {
   EXPECT_LE(lines_before_steps(resumed.err), kMostLines) << resumed.err;
 }
 
+// What is known to end badly is warned of, by the plan and before the first step.
+TEST_F(PlanVerb, AnUnstableConfigurationIsWarnedOf) {
+  const Scene scene(*world_);
+  const Arguments unstable{"--set", "precision.weights=nvfp4", "--set",
+                           "optimizer.error_feedback=momentum"};
+  Arguments train = kFresh;
+  train.insert(train.end(), unstable.begin(), unstable.end());
+  const std::string warning =
+      "optimizer.error_feedback = momentum is unstable with optimizer.weight_rounding = nearest, "
+      "precision.weights = nvfp4 and optimizer.beta1 = 0.9, at least 0.75: ";
+  const ProgramResult planned = run(scene, plan(unstable)), started = run(scene, train);
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_TRUE(has(planned.out, "  warning                " + warning)) << planned.out;
+  EXPECT_TRUE(has(planned.out, "  start                  ready\n")) << planned.out;
+  EXPECT_EQ(started.exit_code, 0) << started.err;
+  EXPECT_LT(started.err.find(warning), started.err.find("] step ")) << started.err;
+  EXPECT_FALSE(has(run(scene, plan()).out, "  warning "));
+}
+
 // The number of rows that was chosen, or configured, is recorded, and resuming goes on with it.
 TEST_F(PlanVerb, ARunKeepsTheRowsThatItBeganWith) {
   const Scene scene(*world_);

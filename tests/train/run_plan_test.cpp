@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_store.h"
+#include "config/cautions.h"
 #include "config/run_inputs.h"
 #include "core/io/safetensors.h"
 #include "inference/weights_checkpoint.h"
@@ -78,6 +79,46 @@ TEST_F(Plan, NamesShardsThatAreMissing) {
   EXPECT_EQ(verdict_json(run, plan).at("data").at("validation").at("tokens"), 150);
   EXPECT_EQ(verdict_json(run, plan).at("ready"), false);
   EXPECT_ERROR(open_training_data(run), plan.problems.front());
+}
+
+TEST_F(Plan, WarnsOfErrorFeedbackThatIsUnstable) {
+  const auto warned = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"precision.weights=nvfp4", "optimizer.error_feedback=momentum"});
+    return cautions(config(more));
+  };
+  const std::vector<std::string> texts = warned({});
+  ASSERT_EQ(texts.size(), 1);
+  for (const char* part :
+       {"optimizer.error_feedback = momentum", "optimizer.weight_rounding = nearest",
+        "precision.weights = nvfp4", "optimizer.beta1 = 0.9, at least 0.75",
+        "optimizer.weight_rounding=stochastic, or optimizer.beta1 to 0.7"})
+    EXPECT_NE(texts.front().find(part), std::string::npos) << texts.front();
+  EXPECT_EQ(warned({"optimizer.beta1=0.75"}).size(), 1);
+  const std::vector<std::string> live{"precision.nvfp4_scale_mode=live"};
+  EXPECT_EQ(warned(live).size(), 1);
+  const std::vector<std::string> none;
+  EXPECT_EQ(warned({"optimizer.beta1=0.74"}), none);
+  EXPECT_EQ(warned({"optimizer.weight_rounding=stochastic"}), none);
+  EXPECT_EQ(warned({"precision.weights=block_fp8"}), none);
+  EXPECT_EQ(warned({"precision.weights=bf16"}), none);
+  EXPECT_EQ(warned({"optimizer.error_feedback=off"}), none);
+  const RunConfig run = config({"precision.weights=nvfp4", "optimizer.error_feedback=momentum"});
+  const RunPlan plan = planned(run);
+  EXPECT_EQ(plan.problems, none);
+  expect_text(run, plan,
+              "  warning                optimizer.error_feedback = momentum is unstable");
+  EXPECT_EQ(verdict_json(run, plan).at("warnings"), nlohmann::json(texts));
+  EXPECT_EQ(verdict_json(config(), plan).at("warnings").size(), 0);
+}
+
+// Keys are named as they are written.
+TEST_F(Plan, WarnsOfPhases) {
+  const std::vector<std::string> texts = cautions(
+      config({"precision.weights=nvfp4", "optimizer.error_feedback=momentum",
+              R"(phases=[{"until": 0.5, "precision": {"weights": "bf16"}}, {"until": 1}])"}));
+  ASSERT_EQ(texts.size(), 1);
+  EXPECT_TRUE(texts.front().starts_with("phases.1.optimizer.error_feedback = momentum"))
+      << texts.front();
 }
 
 TEST_F(Plan, NamesADirectoryOfShards) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_store.h"
+#include "config/cautions.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/progress.h"
@@ -314,6 +315,7 @@ std::string verdict(const RunConfig& config, const RunPlan& plan) {
   text += row("disk", "{}", disk_text(plan));
   text += row("data", "{}", data_text(config, plan));
   text += row("tokenizer", "{}", tokenizer_text(config, plan));
+  for (const std::string& caution : cautions(config)) text += row("warning", "{}", caution);
   if (plan.problems.empty()) return text + row("start", "ready");
   text += row("start", "not ready, {}:", counted(std::ssize(plan.problems), "problem"));
   for (const std::string& problem : plan.problems) text += fmt::format("    - {}\n", problem);
@@ -325,6 +327,7 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
   const PlannedDisk& disk = plan.disk;
   return {{"ready", plan.problems.empty()},
           {"problems", plan.problems},
+          {"warnings", cautions(config)},
           {"fits", plan.available ? nlohmann::ordered_json(plan.fits()) : nullptr},
           {"needed_bytes", plan.needed},
           {"available_bytes", or_null(plan.available)},
