@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "model/parameters.h"
 #include "model/weight_store.h"
 #include "precision/codec_ops.h"
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "model/parameters.h"
+
 namespace mpt {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/random.h"
+#include "model/parameters.h"
 #include "model/row_bands.h"
 #include "precision/weight_formats.h"
 
