@@ -215,6 +215,15 @@ class Running(WithFakes):
         ):
             self.assertIn(text, arguments)
 
+    def test_a_part_of_the_held_out_text(self):
+        place = Place("p", self.at, self.work, threads=1)
+        whole = Cell.of("pico_bf16.json", {"train.steps": 5})
+        part = whole.with_changes({"data.validation": "val_000001.bin"})
+        for cell, name in ((whole, "val_*.bin"), (part, "val_000001.bin")):
+            text = f"data.validation={pathlib.Path(self.at).resolve() / name}"
+            self.assertIn(text, running.arguments(cell, place))
+        self.assertNotEqual(whole.fingerprint(self.at), part.fingerprint(self.at))
+
 
 # A program under mpirun.sh or slurm.sbatch: tells what signals it gets and ends at SIGUSR1 with
 # $ENDS, at SIGTERM with 9.

@@ -136,6 +136,7 @@ class Fingerprint(Directory):
             {"model.hidden_size": 32},
             {"eval.tokens": 7},
             {"data.shuffle": False},
+            {"data.validation": "val_000001.bin"},
             {"precision.weights": "fp32"},
             {"batch.tokens_per_step": 1024},
             {"distributed.gradient_reduce": "bf16"},

@@ -31,6 +31,7 @@ INCIDENTAL_KEYS = (
     "eval.every_steps",
 )
 LENGTHS = ("train.steps", "train.tokens", "train.chinchilla")
+ALL_HELD_OUT = "val_*.bin"
 
 
 def canonical(value):
@@ -98,6 +99,13 @@ class Cell:
         """What the run has under section.key."""
         return configuration.get_key(self.configuration(), key, default)
 
+    @property
+    def held_out(self):
+        """The shards that are evaluated, in the directory of the text: data.validation, if it is
+        changed.
+        """
+        return dict(self.changes).get("data.validation", ALL_HELD_OUT)
+
     def configuration(self):
         return _resolved(self)
 
@@ -119,7 +127,8 @@ class Cell:
         for section in ("device", "distributed"):
             if not config.get(section, True):  # nothing is left of it
                 del config[section]
-        return json.dumps(canonical(config), sort_keys=True)
+        part = "" if self.held_out == ALL_HELD_OUT else f"\0{self.held_out}"
+        return json.dumps(canonical(config), sort_keys=True) + part
 
     def name(self, tokens):
         """Of the run's directory: the same for every table that needs this run."""

@@ -80,7 +80,7 @@ def arguments(cell, place):
         "name": cell.name(place.tokens),
         "output_dir": str(pathlib.Path(place.work).resolve()),
         "data.train": str(tokens / "train_*.bin"),
-        "data.validation": str(tokens / "val_*.bin"),
+        "data.validation": str(tokens / cell.held_out),
         "data.tokenizer": str(tokens / "tokenizer.model"),
     }
     sets = [
