@@ -9,9 +9,11 @@
 #   --scale S        pico or nano (default: pico)
 #   --small          fetch 11 MB of text rather than 50 MB
 #   --corpus DIR     directory of text, *.txt, to use instead of fetching it; never written to
+#   --shuffled       shuffle the paragraphs and hold out 2 % in shards of 250,000 tokens, which are then alike: values can be
+#                    chosen on one and reported on another
 #   --program FILE   mpretrain executable (default: that of the build)
 #
-# The tokens land in DIRECTORY/<scale> (DIRECTORY/<scale>_small), fetched text in DIRECTORY/corpus (DIRECTORY/corpus_small). Finished
+# The tokens land in DIRECTORY/<scale> (DIRECTORY/<scale>_small, DIRECTORY/<scale>_shuffled), fetched text in DIRECTORY/corpus (DIRECTORY/corpus_small). Finished
 # steps are not repeated. Other scales train on C4: scripts/prepare_c4.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR/.. source=common.sh
@@ -19,6 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 scale=pico
 suffix=
+shuffled=
 corpus=
 directory=
 program=$(program_path program)
@@ -30,6 +33,7 @@ while [ $# -gt 0 ]; do
       case $1 in --scale) scale=$2 ;; --corpus) corpus=$2 ;; --program) program=$2 ;; esac
       shift ;;
     --small) suffix=_small fetch_options=(--small) ;;
+    --shuffled) shuffled=_shuffled ;;
     -h | --help) usage; exit 0 ;;
     -*) die "unknown argument $1; expected --scale, --small, --corpus, --program, --help or a directory" ;;
     *) [ -z "$directory" ] || die "two directories: $directory and $1"
@@ -57,6 +61,22 @@ fi
 mkdir -p "$(dirname "$tokenizer")"
 once "$tokens.done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer" \
   --overwrite
+held_out=(--validation-fraction 0.01)
+if [ -n "$shuffled" ]; then
+  tokens+=$shuffled
+  text=$directory/corpus$suffix$shuffled
+  mkdir -p "$text"
+  python3 - "$corpus" "$text/text.txt" <<'P'
+import pathlib, random, sys
+corpus, target = map(pathlib.Path, sys.argv[1:])
+texts = [path.read_text(encoding="utf-8") for path in sorted(corpus.glob("*.txt"))]
+paragraphs = [part.strip("\n") for text in texts for part in text.split("\n\n") if part.strip()]
+random.Random(1).shuffle(paragraphs)
+target.write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
+P
+  corpus=$text
+  held_out=(--validation-fraction 0.02 --shard-tokens 250000)
+fi
 once "$tokens.done/tokens" "$program" tokenize --input "$corpus/*.txt" --tokenizer "$tokenizer" --output "$tokens" \
-  --validation-fraction 0.01 --overwrite
+  "${held_out[@]}" --overwrite
 say "tokens: $tokens"

@@ -9,7 +9,7 @@ namespace mpt {
 namespace {
 
 // docs/numerics.md "Error feedback": the least beta1 from which on errors of NVFP4 weights that are
-// rounded to nearest make the momentum grow. Measured at .75: higher losses; at .8 and .9: failures.
+// rounded to nearest make the momentum grow. Measured: higher losses at .75, failures at .8 and .9.
 constexpr double kUnstableBeta1 = 0.75;
 
 bool feeds_back_unstably(const OptimizerConfig& optimizer, const PrecisionConfig& precision) {

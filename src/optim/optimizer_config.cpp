@@ -20,9 +20,8 @@ void OptimizerConfig::fields(Fields& f) {
                               {WeightRounding::kNearest, WeightRounding::kStochastic}),
        .doc = "momentum: what rounding a weight loses is added to its first moment, from which "
               "later steps return it (ECO). With nearest, errors add up in it until a step exceeds "
-              "half "
-              "a unit; nvfp4's units are so coarse that runs are unstable from beta1 = 0.75 on: "
-              "take stochastic, or beta1 = 0.7"});
+              "half a unit; units of 4 bits are so coarse that runs are unstable from beta1 = 0.75 "
+              "on: take stochastic, or beta1 = 0.7"});
   f.optional(
       "sr_saturate", sr_saturate,
       {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),
