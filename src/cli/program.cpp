@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/console.h"
@@ -175,20 +174,10 @@ void let_writes_fail() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
 
-// Every shard of a run stays open, and the usual limit is 1,024 files.
-void allow_many_files() {
-  constexpr rlim_t kEnough = 1 << 16;
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnough));
-  setrlimit(RLIMIT_NOFILE, &files);
-}
-
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments) {
   let_writes_fail();
-  allow_many_files();
   log_to_standard_error();
   try {
     return run(arguments);

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include "core/check.h"
 #include "core/io/file_system.h"
@@ -87,14 +91,49 @@ uint32_t widen(const std::byte* from, std::span<int32_t> out) {
 
 }  // namespace
 
-TokenShard::TokenShard(const std::string& path) : path_(path), file_(open_shard(path)) {
-  const HeaderWords header = header_of(*file_, path_);
+namespace {
+
+int64_t most_kept_open() {
+  rlimit files{};
+  return ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<int64_t>(files.rlim_cur / 2) : 0;
+}
+
+// One of the shards that stay open.
+class KeptOpen final : public ReadableFile {
+ public:
+  // Null, and the file is closed, if as many as may be are open.
+  static std::unique_ptr<const ReadableFile> of(std::unique_ptr<const ReadableFile> file) {
+    auto kept = std::make_unique<KeptOpen>(std::move(file));
+    return count_ <= most_kept_open() ? std::move(kept) : nullptr;
+  }
+  explicit KeptOpen(std::unique_ptr<const ReadableFile> file) : file_(std::move(file)) { ++count_; }
+  ~KeptOpen() override { --count_; }
+  KeptOpen(const KeptOpen&) = delete;
+  KeptOpen& operator=(const KeptOpen&) = delete;
+
+  [[nodiscard]] int64_t size() const override { return file_->size(); }
+  void read(int64_t offset, std::span<std::byte> target) const override {
+    file_->read(offset, target);
+  }
+
+ private:
+  inline static std::atomic<int64_t> count_ = 0;
+  std::unique_ptr<const ReadableFile> file_;
+};
+
+}  // namespace
+
+TokenShard::TokenShard(const std::string& path) : path_(path) {
+  auto file = open_shard(path);
+  const HeaderWords header = header_of(*file, path_);
   width_ = width_of(header, path_);
-  tokens_ = tokens_of(header, width_, path_, file_->size());
+  tokens_ = tokens_of(header, width_, path_, file->size());
+  file_ = KeptOpen::of(std::move(file));
 }
 
 void TokenShard::read_stored(int64_t offset, std::span<std::byte> target) const {
-  file_->read(kShardHeaderBytes + offset, target);
+  if (file_ != nullptr) return file_->read(kShardHeaderBytes + offset, target);
+  open_shard(path_)->read(kShardHeaderBytes + offset, target);
 }
 
 void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const {

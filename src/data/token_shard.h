@@ -31,7 +31,8 @@ constexpr TokenWidth token_width_for(int64_t vocab_size) {
 
 inline constexpr int64_t kMaxTokensPerShard = (int64_t{1} << 31) - 1;
 
-// Keeps its file open. All members are thread-safe.
+// Keeps its file open, up to half of the files that the process may open (RLIMIT_NOFILE); the others
+// are opened for each read. All members are thread-safe.
 class TokenShard {
  public:
   explicit TokenShard(const std::string& path);
@@ -58,7 +59,7 @@ class TokenShard {
                                  int64_t vocab_size) const;
 
   std::string path_;
-  std::unique_ptr<const ReadableFile> file_;
+  std::unique_ptr<const ReadableFile> file_;  // null: opened for each read
   TokenWidth width_{};
   int64_t tokens_ = 0;
 };

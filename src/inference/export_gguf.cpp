@@ -179,6 +179,7 @@ void write_tensors(GgufWriter& writer, const LoadedModel& model,
 
 void check_gguf_output(FileSystem& fs, const ExportOptions& options) {
   const std::string& path = options.output;
+  if (names_descriptor(followed(path))) return;
   if (!path.ends_with(kEnding) || path.size() == std::string_view(kEnding).size())
     throw error("--output '{}': --format gguf writes one file; expected a name ending in {}", path,
                 kEnding);

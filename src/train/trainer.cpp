@@ -616,7 +616,8 @@ bool Trainer::run() {
     record->samples = samples_if_due();
     if (logger) failure_.attempt([&] { logger->record(*record); });
     handle_trouble(*record, logger.get());
-    if (due(config_.checkpoint.every_steps)) save(logger.get());
+    // Steps that are not finite may mean ruined weights: the checkpoint before them is kept.
+    if (due(config_.checkpoint.every_steps) && unfinite_ == 0) save(logger.get());
   }
   finish(logger.get());
   return step_ == last_step && !evaluation_left_;

@@ -101,7 +101,7 @@ TEST_F(FileOutput, APipeTakesTheResult) {
     works(writer, "mkfifo " + pipe + "; cat " + pipe + " >got & sleep 0.2; " +
                       with_output(writer, pipe) + " && wait && test -p " + pipe);
     EXPECT_EQ(scene_.read("got"), content) << writer.title;
-    refused(writer, with_output(writer, pipe), "cannot be opened for writing");  // nobody reads
+    refused(writer, with_output(writer, pipe), "no program reads this pipe");
     scene_.remove(pipe);
   }
 }
@@ -128,6 +128,14 @@ TEST_F(FileOutput, ADescriptorIsWrittenFromWhereItIs) {
                       " >/dev/null && echo after >&5) 5>&1 | cat >got");
     EXPECT_EQ(scene_.read("got"), "before\n" + content + "after\n") << writer.title;
     scene_.remove(link);
+  }
+}
+
+TEST_F(FileOutput, StandardOutputThatIsAFileIsWrittenTo) {
+  for (const Writer& writer : kFileWriters) {
+    const std::string content = expected(writer);
+    works(writer, with_output(writer, "/dev/stdout") + " >got && ! test -e /dev/stdout.model");
+    EXPECT_TRUE(has(scene_.read("got"), content)) << writer.title;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "data/data_files.h"
@@ -165,6 +166,20 @@ TEST(TokenShard, OneThatShrinksIsAnErrorThatNamesIt) {
     expect_error([&] { shard.check_tokens_below(100); }, {path, "ends at byte 1084"});
     expect_error([&] { (void)shard.content_hash(); }, {path, "ends at byte 1084"});
   }
+}
+
+// Thousands of shards where few files may be open, as in a container.
+TEST(TokenShard, MoreThanFilesThatMayBeOpenAreRead) {
+  const std::string path =
+      test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(100, 0, 100));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<TokenShard> shards;
+  for (int i = 0; i < 200; ++i) shards.emplace_back(path);
+  for (const TokenShard& shard : shards) EXPECT_EQ(all_of(shard).size(), 100U);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(TokenShard, TokenOutsideTheVocabularyIsNamedWithItsPosition) {

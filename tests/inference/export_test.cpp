@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/io/directory_lock.h"
 #include "inference/export_model.h"
 #include "inference/model_checkpoint.h"
 #include "model/closeness.h"
@@ -297,7 +298,7 @@ std::map<std::string, std::string> contents_of(const std::string& directory) {
   FileSystem& fs = posix_file_system();
   std::map<std::string, std::string> contents;
   for (const std::string& name : fs.list_directory(directory))
-    if (!fs.is_directory(in_directory(directory, name)))
+    if (name != kLockFile && !fs.is_directory(in_directory(directory, name)))
       contents[name] = fs.read_file(in_directory(directory, name));
   return contents;
 }

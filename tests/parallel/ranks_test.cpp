@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -470,9 +471,12 @@ TEST(NonfiniteOnRanks, EndsTheRunThatIsRuined) {
   for (const int64_t ranks : {1, 2}) {
     const Directory directory;
     const RunConfig config =
-        exploding(directory, {"train.nonfinite_policy=skip_step", "train.max_skipped_steps=3"});
+        exploding(directory, {"train.nonfinite_policy=skip_step", "train.max_skipped_steps=3",
+                              "checkpoint.every_steps=1", "checkpoint.keep_last=1"});
     EXPECT_ERROR(train_on(ranks, config), "step 4: ", "is not finite, the last of 3 such steps",
-                 "train.max_skipped_steps", "Their last update was made in step 1");
+                 "train.max_skipped_steps", "Their last update was made in step 1",
+                 "the last checkpoint is " + config.output_dir);  // of step 1, not of later ones
+    EXPECT_TRUE(std::filesystem::exists(checkpoint_directory(config) + "/step_00000001"));
     EXPECT_EQ(std::ssize(records_of(config)), 4);
   }
 }

@@ -150,8 +150,6 @@ std::vector<std::string> results_in(FileSystem& fs, const std::string& directory
 void move_results(FileSystem& fs, const std::string& from, const std::string& to,
                   const std::vector<std::string>& names) {
   for (const std::string& name : names) fs.rename(in_directory(from, name), in_directory(to, name));
-  fs.sync_directory(to);
-  fs.sync_directory(from);
 }
 
 // So that the first of OutputDirectory::files comes last.
@@ -172,20 +170,23 @@ void put_back(FileSystem& fs, const std::string& path, const OutputDirectory& ou
   }
   if (fs.exists(old)) {
     move_into_place(fs, old, path, output);
+    fs.sync_directory(path);
     fs.remove_tree(old);
   }
   fs.remove_tree(in_directory(path, kNew));
 }
 
+// Without waiting for the storage device on the way: readers find the directory incomplete for
+// some renames only.
 void replace_results(FileSystem& fs, const std::string& path, const OutputDirectory& output) {
   const std::string made = in_directory(path, kNew), old = in_directory(path, kOld),
                     replaced = in_directory(path, kReplaced);
   fs.create_directory(old);
   move_results(fs, path, old, results_in(fs, path, output));
   fs.rename(old, replaced);
-  fs.sync_directory(path);
   move_into_place(fs, made, path, output);
-  fs.remove_directory(made);
+  fs.sync_directory(path);
+  fs.remove_tree(made);
   fs.rename(replaced, made);
   fs.remove_tree(made);
 }
@@ -214,6 +215,7 @@ void write_into_directory(FileSystem& fs, const std::string& path, const OutputD
   const std::string staging = in_directory(path, kNew);
   try {
     fs.create_directory(staging);
+    const DirectoryLock lock(staging);
     write(staging);
     fs.sync_directory(staging);
     replace_results(fs, path, output);
@@ -248,6 +250,8 @@ void check_output(FileSystem& fs, const OutputDirectory& output) {
   };
   if (std::any_of(names.begin(), names.end(), is_leftover)) {
     check_replaceable(fs, path, output);
+    if (const std::string made = in_directory(path, kNew); fs.exists(made))
+      const DirectoryLock nobody_fills_it(made);
     put_back(fs, path, output);
     names = fs.list_directory(path);
   }

@@ -152,6 +152,7 @@ class Descriptor {
   Descriptor(const std::string& path, int flags, std::string_view what) {
     do fd_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
     while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0 && errno == ENXIO) throw error("{}: {}: no program reads this pipe", path, what);
     if (fd_ < 0) fail(path, what, errno);
   }
   ~Descriptor() {

@@ -93,10 +93,11 @@ void check_options(const TokenizerTrainingOptions& options) {
 // The file to write, opened before the work; creates its directory.
 std::unique_ptr<OutputFile> open_output(const TokenizerTrainingOptions& options) {
   FileSystem& fs = posix_file_system();
-  const bool complete =
-      options.output.ends_with(".model") || fs.kind(options.output) == FileKind::kOther;
+  const bool is_stream = names_descriptor(followed(options.output)) ||
+                         fs.kind(options.output) == FileKind::kOther;
+  const bool complete = is_stream || options.output.ends_with(".model");
   const std::string path = complete ? options.output : options.output + ".model";
-  if (fs.kind(path) == FileKind::kRegular && !options.overwrite)
+  if (!is_stream && fs.kind(path) == FileKind::kRegular && !options.overwrite)
     throw error("{}: already exists; choose another name, or replace it with --overwrite", path);
   fs.create_directories(parent_directory(path));
   return std::make_unique<OutputFile>(fs, path);
