@@ -31,8 +31,8 @@ constexpr TokenWidth token_width_for(int64_t vocab_size) {
 
 inline constexpr int64_t kMaxTokensPerShard = (int64_t{1} << 31) - 1;
 
-// Keeps its file open, up to half of the files that the process may open (RLIMIT_NOFILE); the others
-// are opened for each read. All members are thread-safe.
+// Keeps its file open, for up to half of the files that the process may open (RLIMIT_NOFILE);
+// others are opened for each read. All members are thread-safe.
 class TokenShard {
  public:
   explicit TokenShard(const std::string& path);
