@@ -8,6 +8,7 @@ checkpoint. Stop it at any time, also by killing it, and start it with the same 
 
 import argparse
 import math
+import os
 import sys
 
 from .. import repository
@@ -125,8 +126,9 @@ class Session:
 
     def _shown_config(self, cell):
         """Own configurations by their path from the study's file."""
-        beside = str(self.study.path.parent.resolve()) + "/"
-        return cell.config.removeprefix(beside)
+        if not os.path.isabs(cell.config):
+            return cell.config  # of configs/
+        return os.path.relpath(cell.config, self.study.path.parent.resolve())
 
     def run(self):
         walked = search.walk(self.study, self.evaluate)
