@@ -117,7 +117,7 @@ namespace {
 constexpr const char* kNew = ".new";  // what is to be removed: not complete, or replaced
 constexpr const char* kOld = ".old";  // some of the earlier results; the others are in place
 constexpr const char* kReplaced = ".replaced";  // all earlier results; what is in place is newer
-constexpr std::array kLeftovers{kNew, kOld, kReplaced};
+constexpr std::array<std::string_view, 3> kLeftovers{kNew, kOld, kReplaced};
 constexpr const char* kLostAndFound = "lost+found";  // of a file system that is mounted there
 
 bool is_any_of(const std::string& name, std::span<const std::string_view> names) {
@@ -131,7 +131,7 @@ void check_replaceable(FileSystem& fs, const std::string& directory,
   if (!fs.is_directory(directory)) throw error("{}: exists and is not a directory", directory);
   for (const std::string& name : fs.list_directory(directory)) {
     if (is_any_of(name, output.files) || name == kLockFile || name == kLostAndFound) continue;
-    if (std::find(kLeftovers.begin(), kLeftovers.end(), name) == kLeftovers.end())
+    if (!is_any_of(name, kLeftovers))
       throw error("{}: contains {}, which is not part of {}; choose another directory", directory,
                   name, output.what);
     check_replaceable(fs, in_directory(directory, name), output);
@@ -245,9 +245,7 @@ void check_output(FileSystem& fs, const OutputDirectory& output) {
   }
   require_writable(path);
   std::vector<std::string> names = fs.list_directory(path);
-  const auto is_leftover = [](const std::string& name) {
-    return std::find(kLeftovers.begin(), kLeftovers.end(), name) != kLeftovers.end();
-  };
+  const auto is_leftover = [](const std::string& name) { return is_any_of(name, kLeftovers); };
   if (std::any_of(names.begin(), names.end(), is_leftover)) {
     check_replaceable(fs, path, output);
     if (const std::string made = in_directory(path, kNew); fs.exists(made))
