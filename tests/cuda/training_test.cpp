@@ -263,10 +263,11 @@ TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
       if (record.value("skipped", false)) steps.push_back(step);
     return steps;
   };
-  ASSERT_FALSE(skipped(gpu).empty());
-  EXPECT_EQ(skipped(gpu), skipped(cpu));
-  for (const int64_t step : skipped(gpu))
-    EXPECT_TRUE(tensors_at(gpu, step) == tensors_at(gpu, step - 1)) << step;
+  const std::vector<int64_t> left_out = skipped(gpu);
+  EXPECT_EQ(left_out, skipped(cpu));
+  ASSERT_FALSE(left_out.empty());
+  ASSERT_EQ(left_out.back(), 6);  // saved at the run's end; within a row of them nothing is
+  EXPECT_TRUE(tensors_at(gpu, 6) == tensors_at(gpu, left_out.front() - 1));
 }
 
 // What the device leaves out is what the host finds to stand out.
