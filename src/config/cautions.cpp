@@ -8,26 +8,31 @@
 namespace mpt {
 namespace {
 
-// docs/numerics.md "Error feedback": the least beta1 from which on errors of NVFP4 weights that are
-// rounded to nearest make the momentum grow. Measured: higher losses at .75, failures at .8 and .9.
-constexpr double kUnstableBeta1 = 0.75;
+// docs/numerics.md "Error feedback": the beta1 from which on a stored weight that is rounded to
+// nearest may lag behind the optimizer's by its own size, so that it is no longer steered. 0.75 in
+// NVFP4, 0.9375 in FP8; 1 where elements share no scale.
+double unsteered_beta1(WeightFormat format) {
+  return with_format(format, []<class W>(std::type_identity<W>) {
+    return 2.0 - double(W::Codec::kSmallestRatio);
+  });
+}
 
 bool feeds_back_unstably(const OptimizerConfig& optimizer, const PrecisionConfig& precision) {
   const AdamConfig* const adam = adam_of(optimizer.rule);
   return optimizer.error_feedback == ErrorFeedbackMode::kMomentum &&
-         optimizer.weight_rounding == WeightRounding::kNearest &&
-         precision.weights == WeightFormat::kNvfp4 && adam != nullptr &&
-         adam->beta1 >= kUnstableBeta1;
+         optimizer.weight_rounding == WeightRounding::kNearest && adam != nullptr &&
+         adam->beta1 >= unsteered_beta1(precision.weights);
 }
 
 // `place`: what stands before the keys of a phase, "phases.1." or "".
 std::string text_of_unstable_feedback(const RunConfig& phase, const std::string& place) {
+  const WeightFormat weights = phase.precision.weights;
   return fmt::format(
       "{0}optimizer.error_feedback = momentum is unstable with {0}optimizer.weight_rounding = "
-      "nearest, {0}precision.weights = nvfp4 and {0}optimizer.beta1 = {1}, at least {2}: the loss "
+      "nearest, {0}precision.weights = {1} and {0}optimizer.beta1 = {2}, at least {3}: the loss "
       "ends far above that of bf16 weights, or jumps late in the run; set "
-      "{0}optimizer.weight_rounding=stochastic, or {0}optimizer.beta1 to 0.7",
-      place, adam_of(phase.optimizer.rule)->beta1, kUnstableBeta1);
+      "{0}optimizer.weight_rounding=stochastic, or {0}optimizer.beta1 below {3}",
+      place, name_of(weights), adam_of(phase.optimizer.rule)->beta1, unsteered_beta1(weights));
 }
 
 }  // namespace

@@ -55,32 +55,53 @@ TEST(ErrorFeedback, NothingAtARateOfZero) {
   EXPECT_EQ(state[0], 0.25f);
 }
 
+// A run of BF16 weights, 1 at the start, whose optimizer's weights move by `lr` a step.
+struct SteadyRun {
+  OptimizerRun run;
+  int64_t t = 0;
+
+  SteadyRun(WeightRounding rounding, ErrorFeedbackMode feedback, const std::string& rule,
+            double lr, double beta1)
+      : run({.config = config(rounding, feedback, rule, lr, beta1),
+             .options = {.state = Format::kF32, .seed = 5},
+             .encoding = {.format = WeightFormat::kBF16},
+             .gradient = DType::kF32},
+            {{.rows = 16, .cols = 100}}) {
+    fill_tensor(run.weights(), [](int64_t, int64_t) { return 1.0f; });
+    run.optimizer().weights_initialized();
+  }
+  static FlatConfig config(WeightRounding rounding, ErrorFeedbackMode feedback,
+                           const std::string& rule, double lr, double beta1) {
+    FlatConfig config;
+    config.rule = rule;
+    config.lr_additive = lr;
+    config.beta1 = beta1;
+    config.weight_decay_additive = 0;
+    config.gradient_ratio = 0;
+    config.weight_rounding = rounding;
+    config.error_feedback = feedback;
+    return config;
+  }
+  void step() {
+    fill_tensor(run.gradient(), [](int64_t, int64_t) { return -1e-2f; });
+    run.step(int(++t));
+  }
+  // Mean change of the weights.
+  double moved() {
+    double sum = 0;
+    for (int64_t row = 0; row < 16; ++row)
+      for (int64_t col = 0; col < 100; ++col)
+        sum += double(test::element(run.weights(), row, col)) - 1;
+    return sum / 1600;
+  }
+};
+
 // Steps of a tenth of half a unit in the last place, always in one direction.
 double moved_after(int steps, WeightRounding rounding, ErrorFeedbackMode feedback,
                    const std::string& rule) {
-  FlatConfig config;
-  config.rule = rule;
-  config.lr_additive = 1e-4;
-  config.weight_decay_additive = 0;
-  config.gradient_ratio = 0;
-  config.weight_rounding = rounding;
-  config.error_feedback = feedback;
-  OptimizerRun run({.config = config,
-                    .options = {.state = Format::kF32, .seed = 5},
-                    .encoding = {.format = WeightFormat::kBF16},
-                    .gradient = DType::kF32},
-                   {{.rows = 16, .cols = 100}});
-  fill_tensor(run.weights(), [](int64_t, int64_t) { return 1.0f; });
-  run.optimizer().weights_initialized();
-  for (int t = 1; t <= steps; ++t) {
-    fill_tensor(run.gradient(), [](int64_t, int64_t) { return -1e-2f; });
-    run.step(t);
-  }
-  double sum = 0;
-  for (int64_t row = 0; row < 16; ++row)
-    for (int64_t col = 0; col < 100; ++col)
-      sum += double(test::element(run.weights(), row, col)) - 1;
-  return sum / 1600;
+  SteadyRun run(rounding, feedback, rule, 1e-4, 0.9);
+  for (int t = 1; t <= steps; ++t) run.step();
+  return run.moved();
 }
 
 TEST(ErrorFeedback, SmallStepsAddUp) {
@@ -96,6 +117,32 @@ TEST(ErrorFeedback, SmallStepsAddUp) {
       EXPECT_NEAR(moved(2000), 2 * kWanted, kUlp + 9 * kUlp / 2)
           << rule << " " << name_of(rounding);
     }
+  }
+}
+
+// docs/numerics.md: w' stays while |w' - z| < u / (2 (1 - beta1)), here with z moving by lr a step.
+TEST(ErrorFeedback, NearestLagsByItsDeadZone) {
+  constexpr double kUnit = 1.0 / 128, kLr = 1e-4;
+  for (const double beta1 : {0.5, 0.75, 0.9, 0.95}) {
+    const double zone = kUnit / (2 * (1 - beta1));
+    const auto lags = [&](WeightRounding rounding) {
+      SteadyRun run(rounding, ErrorFeedbackMode::kMomentum, "adamw", kLr, beta1);
+      double z = 0, sum = 0, largest = 0;
+      for (int t = 1; t <= 3000; ++t) {
+        run.step();
+        z += kLr;  // 1 / c1 and the first steps of m are in m and c1 alike
+        if (t <= 2000) continue;
+        sum += z - run.moved();
+        largest = std::max(largest, z - run.moved());
+      }
+      return std::pair(sum / 1000, largest);
+    };
+    const double early = kLr * beta1 / (1 - beta1);  // z is ahead by it once m has its full size
+    const auto [mean, largest] = lags(WeightRounding::kNearest);
+    EXPECT_NEAR(largest, zone, 2 * kLr + early) << "beta1 " << beta1;
+    EXPECT_NEAR(mean, zone - kUnit / 2, 2 * kLr + early) << "beta1 " << beta1;
+    const double lag = lags(WeightRounding::kStochastic).first;
+    EXPECT_NEAR(lag, 0, kUnit / 8) << "beta1 " << beta1;  // five standard deviations
   }
 }
 

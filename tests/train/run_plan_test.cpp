@@ -91,7 +91,7 @@ TEST_F(Plan, WarnsOfErrorFeedbackThatIsUnstable) {
   for (const char* part :
        {"optimizer.error_feedback = momentum", "optimizer.weight_rounding = nearest",
         "precision.weights = nvfp4", "optimizer.beta1 = 0.9, at least 0.75",
-        "optimizer.weight_rounding=stochastic, or optimizer.beta1 to 0.7"})
+        "optimizer.weight_rounding=stochastic, or optimizer.beta1 below 0.75"})
     EXPECT_NE(texts.front().find(part), std::string::npos) << texts.front();
   EXPECT_EQ(warned({"optimizer.beta1=0.75"}).size(), 1);
   const std::vector<std::string> live{"precision.nvfp4_scale_mode=live"};
@@ -99,7 +99,11 @@ TEST_F(Plan, WarnsOfErrorFeedbackThatIsUnstable) {
   const std::vector<std::string> none;
   EXPECT_EQ(warned({"optimizer.beta1=0.74"}), none);
   EXPECT_EQ(warned({"optimizer.weight_rounding=stochastic"}), none);
-  EXPECT_EQ(warned({"precision.weights=block_fp8"}), none);
+  for (const char* const fp8 : {"precision.weights=block_fp8", "precision.weights=mxfp8"}) {
+    EXPECT_EQ(warned({fp8}), none);
+    EXPECT_EQ(warned({fp8, "optimizer.beta1=0.9375"}).size(), 1) << fp8;
+    EXPECT_EQ(warned({fp8, "optimizer.beta1=0.937"}), none) << fp8;
+  }
   EXPECT_EQ(warned({"precision.weights=bf16"}), none);
   EXPECT_EQ(warned({"optimizer.error_feedback=off"}), none);
   const RunConfig run = config({"precision.weights=nvfp4", "optimizer.error_feedback=momentum"});
