@@ -1,25 +1,28 @@
-// Checkpoints of a model with its optimizer: saved while nothing else runs, saved beside a training
+// Checkpoints of a model with its optimizer: saved while nothing else runs, saved during a training
 // step, and loaded.
 //
 //   MPT_BENCH_DIRECTORY=/data checkpoint_bench        on the file system of that directory
-//   save/<shape>/<format>              from begin() to the commit: all is on the disk, the one before removed
-//   save_beside_step/<shape>/<format>  a step with a save under way. pause_ms: how long begin() and the wait
-//                                      before the update held it up; step_ms: a step without a save, in turn
-//                                      with it; slowdown_%: the whole step against that
+//   save/<shape>/<format>              from begin() to the commit: all data on disk, the previous
+//                                      checkpoint removed
+//   save_beside_step/<shape>/<format>  a step with a save in progress. pause_ms: how long begin()
+//                                      and the wait before the update blocked it; step_ms: a step
+//                                      without a save, run alternately; slowdown_%: the whole step
+//                                      relative to that
 //   load/<shape>/<format>              with all hashes checked; the file is in the page cache
-// Shapes as in shapes.h; MB: of a checkpoint; AdamW.
+// Shapes are those of shapes.h; MB are of a checkpoint; AdamW.
 #include <memory>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "checkpoint/checkpoint_saver.h"
+#include "config/run_device.h"
 #include "optim/rule_list.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"
 #include "shapes.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
@@ -50,7 +53,7 @@ struct Saved {
   }
 };
 
-// A model in training and the directory of its checkpoints.
+// A model in training and its checkpoint directory.
 class Run {
  public:
   explicit Run(const Saved& saved)
@@ -66,8 +69,7 @@ class Run {
     model_.optimizer.weights_initialized();
     for (size_t i = 0; i < tokens_.size(); ++i)
       tokens_[i] = int32_t(i * 7919 % size_t(saved.shape.vocab));
-    update(
-        1.0f);  // touches the states: pages never written are all one page of zeros, which is fast to save
+    update(1.0f);  // touches the states: pages never written share one page of zeros, fast to save
   }
 
   // `before_update` is called between backward and the update.

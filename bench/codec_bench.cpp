@@ -1,4 +1,4 @@
-// Elements per second and thread that the codecs of scaled weights decode and encode, an update
+// Elements per second and thread that the codecs of scaled weights decode and encode, one update
 // block at a time.
 //
 //   codec_bench --benchmark_filter=.
@@ -12,7 +12,7 @@
 namespace mpt {
 namespace {
 
-// One update block of weights in memory of its own.
+// One update block of weights in its own memory.
 struct WeightBlock {
   std::vector<std::byte> codes = std::vector<std::byte>(kUpdateBlock);
   std::vector<std::byte> scales = std::vector<std::byte>(2 * kUpdateBlock / 16);

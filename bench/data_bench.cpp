@@ -1,18 +1,17 @@
-// From text to batches: the tokenizer as `mpretrain tokenize` runs it, SentencePiece alone, and the
-// loader.
+// From text to batches: the tokenizer as run by `mpretrain tokenize`, SentencePiece by itself, and
+// the loader.
 //
 //   MPT_BENCH_TEXT='corpus/*.txt' MPT_BENCH_TOKENIZER=tokenizer.model data_bench
-// MPT_BENCH_TEXT: files and globs as tokenize takes them; without, words drawn from a made-up
-// vocabulary. MPT_BENCH_TOKENIZER: a SentencePiece model; without, one that is trained on the text.
+// MPT_BENCH_TEXT: files and globs as for tokenize; by default, words drawn from a synthetic
+// vocabulary. MPT_BENCH_TOKENIZER: a SentencePiece model; by default, one trained on the text.
 //
-//   tokenize/<threads>   reads the text, encodes it in that many threads and writes shards. In turn with it,
-//                        and not counted, the same in one thread and SentencePiece; x_... says how many times
-//                        as much text a second this is.
-//   sentencepiece        what its command line does in its one thread, but for reading and writing: encode()
-//                        of every line
-//   loader/<shards>      batches of 16 rows of 256 tokens in shuffled order, read ahead by the loader's
-//   thread,
-//                        of shards in the page cache
+//   tokenize/<threads>   reads the text, encodes it in that many threads and writes shards.
+//                        Alternates with untimed runs of the same in one thread and of
+//                        SentencePiece; x_... gives the speedup over these.
+//   sentencepiece        the work of its command line in its one thread, except reading and
+//                        writing: encode() of every line
+//   loader/<shards>      batches of 16 rows of 256 tokens in shuffled order, read ahead by the
+//                        loader's thread, from shards in the page cache
 // MB/s is text, or tokens as stored; CPU is the time of all threads.
 #include <cmath>
 #include <fstream>
@@ -25,13 +24,13 @@
 #include <sentencepiece_processor.h>
 
 #include "core/random.h"
-#include "data/corpus/corpus.h"
-#include "data/corpus/tokenize.h"
-#include "data/corpus/tokenizer_training.h"
 #include "data/dataloader.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"
+#include "text/corpus/corpus.h"
+#include "text/corpus/tokenize.h"
+#include "text/tokenizer_training.h"
 
 namespace mpt {
 namespace {
@@ -45,7 +44,7 @@ ScratchDirectory& scratch() {
 
 // --- text ----------------------------------------------------------------------------------------
 
-// Numbers in [0, 1), one after the other.
+// A sequence of numbers in [0, 1).
 class Draws {
  public:
   double next() { return double(counter_.word(column_++)) * 0x1p-32; }
@@ -66,8 +65,8 @@ std::string made_up_word(Draws& draws) {
   return word;
 }
 
-// Word r of the vocabulary is about as frequent as 1 / r, as in languages: most words are repeated,
-// and some are new again and again.
+// Word r of the vocabulary is about as frequent as 1 / r, as in natural languages: most words are
+// repeated, and new ones keep appearing.
 void write_made_up_text(const std::string& path) {
   constexpr int64_t kBytes = 8 << 20, kWordsOfLine = 12, kLinesOfDocument = 30;
   constexpr double kVocabulary = 200'000;
@@ -186,7 +185,7 @@ void run_sentencepiece(benchmark::State& state) {
 
 constexpr int64_t kLoaderTokens = 16 << 20, kLoaderVocabulary = 32000;
 
-// The shards' pattern. They stay for the next call.
+// Returns the shards' file pattern. The shards are kept for the next call.
 std::string shards_of(int64_t count) {
   const std::string name = fmt::format("loader_{}", count);
   const std::string pattern = scratch().file(name + "_*.bin");

@@ -1,5 +1,5 @@
-// The JSON of Google Benchmark, in which each benchmark also says what others used of the
-// processors meanwhile: scripts/bench.py report measures a disturbed one again.
+// Google Benchmark's JSON, in which each benchmark also reports the processor use of other
+// processes: scripts/bench.py report repeats disturbed ones.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace mpt {
 
-// Seconds of processors, since some time: of all processes, other guests of the host included
-// (`steal`), and of this one. `all` is 0 where the system does not count (/proc/stat, proc(5)).
+// Processor seconds since some time: of all processes, including other guests of the host
+// (`steal`), and of this one. `all` is 0 where the system does not count it (/proc/stat, proc(5)).
 struct ProcessorTime {
   double wall = 0, all = 0, own = 0;
 
@@ -38,8 +38,8 @@ struct ProcessorTime {
   }
 };
 
-// Adds the counter `others`: cores that were used by others since the benchmark before, its
-// preparation included.
+// Adds the counter `others`: cores used by others since the previous benchmark, including the
+// preparation of this one.
 class DisturbanceReporter : public benchmark::JSONReporter {
  public:
   void ReportRuns(const std::vector<Run>& runs) override {

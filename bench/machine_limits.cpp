@@ -10,7 +10,7 @@
 namespace mpt {
 namespace {
 
-// The widest vectors of the instruction set this is compiled for, by the compiler's own extension.
+// The widest vectors of the target instruction set, by the compiler's extension.
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
 #elif defined(__AVX__)
@@ -22,16 +22,16 @@ constexpr int kVectorBytes = 16;
 using Vector = float __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
 constexpr int kLanes = kVectorBytes / int(sizeof(float));
 
-// Chains that wait for nobody but themselves. Two units with a latency of 4 need 8, Arm's four need
-// 16; with the two constants they must fit the registers, of which AVX2 has 16 and the others 32.
+// Independent chains. Two units with a latency of 4 need 8, Arm's four need 16; with the two
+// constants they must fit in registers, of which AVX2 has 16 and the others 32.
 constexpr int kChains = kVectorBytes == 32 ? 12 : 24;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The shortest of runs that take `budget` seconds together; at least three, the first of which
-// warms up.
+// Seconds of the fastest of the runs that fit in `budget` seconds; at least three runs, the first
+// of which warms up.
 template <class F>
 double best_seconds(double budget, const F& pass) {
   const auto begin = std::chrono::steady_clock::now();
@@ -45,8 +45,8 @@ double best_seconds(double budget, const F& pass) {
   return best;
 }
 
-// x = x scale + offset in every lane of every chain. The result keeps the compiler from leaving it
-// out.
+// x = x scale + offset in every lane of every chain. The result keeps the compiler from removing
+// the loop.
 float multiply_add(int64_t repeats, float scale, float offset) {
   const Vector a = Vector{} + scale, b = Vector{} + offset;
   Vector x[kChains];
@@ -92,8 +92,8 @@ void MemoryStream::each(const F& f) {
   }
 }
 
-// Every element is read and written where it lies, as optimizers do it: no line is fetched only to
-// be overwritten, so what is counted is what moves.
+// Every element is read and written in place, as in optimizers: no line is fetched only to be
+// overwritten, so the bytes counted are the bytes moved.
 double MemoryStream::bytes_per_second(double budget) {
   const double seconds =
       best_seconds(budget, [&] { each([](Vector& x) { x = x * 0.5f + 0.5f; }); });

@@ -1,5 +1,4 @@
-// What the machine can do at most, measured by loops that do nothing else: what rates are
-// percentages of.
+// Upper limits of the machine, measured by loops that do nothing else: the base of percentages.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +11,13 @@ struct MachineLimits {
   double stream_bytes_per_second;  // between memory and processor, read and written bytes together
 };
 
-// Of that many OpenMP threads at once: the best of several passes, because others on the machine
-// can only slow a pass down. Takes about half a second, and while it measures the memory that
-// stream_array_bytes() says.
+// Measures with `threads` OpenMP threads: the best of several passes, because other load on the
+// machine can only slow a pass down. Takes about half a second, and meanwhile stream_array_bytes()
+// of memory.
 MachineLimits measured_machine_limits(int threads);
 
-// One of them, in about `budget` seconds: where the machine is not always the same, beside what it
-// is to judge.
+// Measure one limit each, in about `budget` seconds: on a machine whose speed varies, next to the
+// work that the limit is to judge.
 double measured_fma_flops(int threads, double budget);
 class MemoryStream {
  public:
@@ -30,11 +29,11 @@ class MemoryStream {
   void each(const F& f);
 
   int threads_;
-  int64_t share_;  // vectors of a thread
+  int64_t share_;  // vectors per thread
   std::unique_ptr<float[]> array_;
 };
 
-// Four times the last cache, between 256 MiB and 1 GiB: so much does not stay in it.
+// Four times the last-level cache, between 256 MiB and 1 GiB: too much to stay in it.
 long stream_array_bytes();
 
 }  // namespace mpt

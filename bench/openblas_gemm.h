@@ -1,4 +1,4 @@
-// FP32 GEMMs by OpenBLAS, a peer of ours.
+// FP32 GEMMs by OpenBLAS, for comparison with ours.
 #pragma once
 
 #include <cblas.h>

@@ -1,7 +1,8 @@
-// Benchmarks of single operations: operands made once, a call repeated, and its rate beside the
-// machine's limit.
+// Benchmarks of single operations: operands are made once, a call is repeated, and its rate is
+// reported next to the machine's limit.
 //
-//   add_operation("rope/A/fp32", [](Workbench& w) { return w.in_turn(bytes, [&] { ... return call; }); });
+//   add_operation("rope/A/fp32",
+//                 [](Workbench& w) { return w.in_turn(bytes, [&] { ... return call; }); });
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <omp.h>
 
 #include "core/bf16.h"
+#include "core/normal.h"
 #include "core/random.h"
 #include "device/backends.h"
 #include "machine_limits.h"
@@ -27,14 +29,14 @@
 
 namespace mpt {
 
-// What is repeated, and what each time it moves between memory and processor at least, or computes;
-// 0: what does not limit it.
+// A repeated call, and the least bytes it moves between memory and processor, or the FLOPs it
+// computes; 0: not the limit.
 struct Operation {
   std::function<void()> call;
   double bytes = 0, flops = 0;
 };
 
-// Device, operations and the memory of their operands.
+// Device, operations and the memory for their operands.
 class Workbench {
  public:
   Workbench()
@@ -42,18 +44,18 @@ class Workbench {
         allocator_(device_->make_allocator()),
         ops_(make_ops<LlamaOps>(device_->stream())) {}
 
-  // Written, for pages that never were are one and the same page of zeros.
+  // Zeros that have been written, because pages never written share one page of zeros.
   Tensor zeros(DType type, int64_t rows, int64_t cols) {
     const Tensor tensor = allocator_->tensor(kScratchMemory, type, rows, cols);
     memset(tensor.data, 0, size_t(tensor.bytes()));
     return tensor;
   }
   Tensor normals(DType type, int64_t rows, int64_t cols) { return filled(zeros(type, rows, cols)); }
-  // fp8: codes of which none is a NaN.
+  // fp8: codes without NaN.
   static Tensor filled(const Tensor& tensor);
 
-  // As many sets of operands as do not fit into a cache together, used in turn: in a step, too,
-  // what an operation reads was left long ago. `make` allocates one set and returns the call.
+  // Uses more sets of operands than fit in a cache, in turn: in a training step too, an operation's
+  // inputs have long left the cache. `make` allocates one set and returns the call.
   template <class F>
   Operation in_turn(double bytes, const F& make) {
     const auto sets = 1 + int64_t(double(stream_array_bytes()) / 2 / bytes);
@@ -77,7 +79,7 @@ class Workbench {
   std::unique_ptr<LlamaOps> ops_;
 };
 
-// A few thousand different numbers again and again: what is measured does not depend on more.
+// Repeats a few thousand different numbers: the measurement does not depend on more.
 inline Tensor Workbench::filled(const Tensor& tensor) {
   constexpr int64_t kPeriod = 4093;
   static const std::vector<float> pattern = [] {
@@ -98,8 +100,7 @@ inline Tensor Workbench::filled(const Tensor& tensor) {
   return tensor;
 }
 
-// What the machine does of it at most just now, with as many threads: bytes or floating-point
-// operations a second.
+// The machine's current limit for the operation, with as many threads: bytes or FLOP per second.
 inline double limit_of(const Operation& operation) {
   constexpr double kSeconds = 0.15;
   static MemoryStream stream(omp_get_max_threads());
@@ -112,8 +113,8 @@ struct Prepared {
   double limit = 0;
 };
 
-// Google Benchmark calls a function again with more iterations; its operands stay until another one
-// asks for its own.
+// Google Benchmark calls a function again with more iterations; its operands stay until another
+// function asks for its own.
 inline Prepared& prepared(const std::string& name,
                           const std::function<Operation(Workbench&)>& make) {
   static std::string owner;
@@ -121,7 +122,7 @@ inline Prepared& prepared(const std::string& name,
   static Prepared prepared;
   if (owner != name) {
     prepared = {};
-    bench = nullptr;  // before the next takes memory
+    bench = nullptr;  // before the next one allocates
     bench = std::make_unique<Workbench>();
     prepared.operation = make(*bench);
     prepared.limit = limit_of(prepared.operation);

@@ -1,13 +1,13 @@
-// The operations of a training step, one at a time: passes over activations, attention, GEMMs
-// and casts.
+// Operations of a training step, one at a time: passes over activations, attention, GEMMs and
+// casts.
 //
 //   GOMP_SPINCOUNT=2000 ops_bench --benchmark_filter=swiglu
-// Names: <operation>/<shape>/<storage type>, shapes as in shapes.h. Attention counts the causal
-// half of its GEMMs: two forward, and backward five, with the scores computed again. Counters: GB/s
-// of the bytes that must move at least, each operand once, and its percentage of what memory read
-// and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
-// pair_kernel/<instruction>: the GEMM kernel for pairs of BF16 numbers, its operands in the first
-// cache.
+// Names: <operation>/<shape>/<storage type>, shapes from shapes.h. Attention counts the causal half
+// of its GEMMs: two forward and five backward, including the recomputed scores. Counters: GB/s of
+// the bytes that must move at least, each operand once, and the percentage of the rate of memory
+// read and written in place; or GFLOP/s and the percentage of the rate of multiply-adds in
+// registers. pair_kernel/<instruction>: the GEMM kernel for pairs of BF16 numbers, with operands in
+// the L1 cache.
 #include <numeric>
 
 #include "device/cpu/bf16_kernel.h"
@@ -97,8 +97,8 @@ Operation swiglu_forward(Workbench& w, const Shape& shape, DType type) {
   });
 }
 
-// Gradients overwrite gates and ups, again and again: zeros stay zeros, others would overflow or
-// become subnormal, which take longer.
+// Gradients overwrite gates and ups repeatedly: zeros stay zeros; other values would overflow, or
+// become subnormal and so take longer.
 Operation swiglu_backward(Workbench& w, const Shape& shape, DType type) {
   const Sizes s(shape, type);
   return w.in_turn(5 * double(s.n * s.f) * s.width, [&] {
@@ -115,7 +115,7 @@ Tensor random_tokens(Workbench& w, const Sizes& s, int64_t count) {
   return tokens;
 }
 
-// Losses, and their gradients in the place of the logits.
+// Losses, and their gradients in place of the logits.
 Operation cross_entropy(Workbench& w, const Shape& shape, DType type) {
   const Sizes s(shape, type);
   const Tensor scale = w.zeros(DType::kF32, 1, 1), targets = random_tokens(w, s, s.chunk);
@@ -169,7 +169,7 @@ constexpr std::array<NamedOperation, 8> kPasses{{{"norm_forward", norm_forward},
 
 // --- attention -----------------------------------------------------------------------------------
 
-// FLOPs of one GEMM of the scores' size, its causal half.
+// FLOPs of one GEMM of the size of the scores, its causal half.
 double half_gemm(const Shape& s) {
   return double(s.tokens()) * double(s.seq_len) * double(s.hidden);
 }
@@ -268,7 +268,7 @@ void add_gemms(const Shape& shape) {
 
 // --- casts to FP8 --------------------------------------------------------------------------------
 
-// A scale that stays as it is, amaxes gathered: what a training step does.
+// With a constant scale, and amaxes gathered, as in a training step.
 Fp8CastCall cast_call(Workbench& w, const EncodedTensor& source, DType target) {
   const Tensor slot = w.normals(DType::kF32, 1, 4);
   float* const numbers = slot.as<float>();
@@ -323,7 +323,7 @@ constexpr std::array<NamedOperation, 4> kCasts{{{"cast_attention", cast_attentio
                                                 {"cast_norm", cast_norm},
                                                 {"cast_swiglu", cast_swiglu}}};
 
-// Of the weights of gates, decoded on the way.
+// Cast of the gates' weights, decoded on the fly.
 Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   const Sizes s(shape, DType::kBF16);
   const EncodedShape gates{.rows = s.f, .cols = s.c, .physical_rows = s.f, .physical_cols = s.c};
@@ -342,10 +342,9 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   });
 }
 
-// --- instructions for pairs of BF16 numbers
-// -------------------------------------------------------
+// --- instructions for pairs of BF16 numbers ------------------------------------------------------
 
-// Operands of a kernel that the first cache holds, for one thread.
+// Operands of a kernel that fit in the L1 cache, for one thread.
 struct PairOperands {
   static constexpr int64_t kColumns = pair_columns(std::max(kAvx512Vectors, kAmxVectors));
   std::vector<Bf16Pair> a = std::vector<Bf16Pair>(kAmxRows * kPairRowStride, 0x3c003c00);
@@ -368,7 +367,8 @@ struct PairOperands {
   }
 };
 
-// Beside the rate of FP32 multiply-adds in registers: what a GEMM can gain by the instruction.
+// Compare with the rate of FP32 multiply-adds in registers: the possible gain of a GEMM from the
+// instruction.
 Operation pair_kernel(Bf16Products products) {
   constexpr int64_t kCalls = 1000;
   const bool amx = products == Bf16Products::kAmxBf16;

@@ -1,4 +1,4 @@
-// The main function of the benchmarks, with a default for how long each takes.
+// Main function of the benchmarks, with a default for the duration of each.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace mpt {
 
-// Runs what was registered, at least `seconds` each unless --benchmark_min_time says otherwise.
+// Runs the registered benchmarks, at least `seconds` each unless --benchmark_min_time is given.
 inline int run_benchmarks(int argc, char** argv, double seconds) {
   std::string min_time = fmt::format("--benchmark_min_time={}", seconds);
   std::vector<char*> arguments{argv[0], min_time.data()};

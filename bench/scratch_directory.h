@@ -1,5 +1,5 @@
-// A directory of a benchmark's own, removed with all it holds: in $MPT_BENCH_DIRECTORY, else where
-// temporary files lie.
+// A benchmark's own directory, removed with its contents: in $MPT_BENCH_DIRECTORY, else in the
+// directory for temporary files.
 #pragma once
 
 #include <cstdlib>

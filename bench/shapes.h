@@ -1,4 +1,4 @@
-// The models and batches that the benchmarks measure, by one letter each.
+// Models and batches measured by the benchmarks, each named by a letter.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ inline constexpr std::array<Shape, 5> kShapes{{{"A", 256, 4, 4, 688, 4096, 16, 2
                                                {"D", 256, 4, 4, 688, 32000, 4, 1024},
                                                {"E", 512, 8, 8, 1376, 32000, 1, 1024}}};
 
-// Of optimizers: as far as most steps of a run are, where bias corrections have come to 1.
+// Steps taken by optimizers before the measured one: like most steps of a run, where bias
+// corrections have reached 1.
 inline constexpr int64_t kStepsBefore = 1000;
 
 }  // namespace mpt

@@ -1,16 +1,19 @@
 // Whole training steps (forward, backward, gradient norm, optimizer) on the CPU, in tokens per
 // second.
 //
-//   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where these
-//   differ); rules adamw and m_plus_adam. bf16+amx_bf16 and so on: products of BF16 numbers by that
-//   instruction, where the processor has it
-//   step_bench --breakdown ...                  also milliseconds a step by operation, of these themselves
-//   step_bench --bound ...                      of fp32/adamw also the bound (step_bound.h), its parts in
-//                                               milliseconds, and % of it: its GEMMs are run between the
-//                                               steps, and both sides are medians. Where OpenBLAS is found,
-//                                               its time for these GEMMs over ours as well
-// Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 GEMM rate
-// measured in the same process (formula: train/performance.h).
+//   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where
+//                                               these differ); rules adamw and m_plus_adam.
+//                                               bf16+amx_bf16 and so on: dot products of BF16
+//                                               numbers by that instruction, where the processor
+//                                               has it
+//   step_bench --breakdown ...                  also milliseconds per step by operation, self times
+//   step_bench --bound ...                      for fp32/adamw also the bound (step_bound.h), its
+//                                               parts in milliseconds, and % of it: its GEMMs run
+//                                               between the steps, and both sides are medians.
+//                                               Where OpenBLAS is found, also its time for these
+//                                               GEMMs over ours
+// Counters: tokens/s, the optimizer's part of a step (median), and % of the FP32 GEMM rate measured
+// in the same process (formula: train/reports/gemm_rate.h).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -35,13 +38,15 @@
 #ifdef MPT_WITH_OPENBLAS
 #include "openblas_gemm.h"
 #endif
-#include "train/performance.h"
-#include "train/training_model.h"
+#include "config/run_device.h"
+#include "train/step/device_step.h"
+#include "train/reports/gemm_rate.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
 
-bool breakdown = false, with_bound = false;  // what the options ask for
+bool breakdown = false, with_bound = false;  // requested by options
 
 struct Regime {
   std::string name;
@@ -64,7 +69,7 @@ const std::array<Regime, 8> kRegimes{
      {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8},
      {"mxfp8-bf16", WeightFormat::kMxfp8, ComputeFormat::kBF16}}};
 
-// Those above, and some once more with each other way to sum products of BF16 numbers.
+// The regimes above, and some also with each other way to sum products of BF16 numbers.
 std::vector<Regime> regimes() {
   std::vector<Regime> all(kRegimes.begin(), kRegimes.end());
   for (const Bf16Products products :
@@ -100,10 +105,10 @@ std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
   return tokens;
 }
 
-// A model with random tokens to train on.
-class TrainingStep {
+// A model with random tokens for training.
+class DeviceStep {
  public:
-  TrainingStep(const Shape& shape, const RunConfig& config, Device& device)
+  DeviceStep(const Shape& shape, const RunConfig& config, Device& device)
       : device_(&device),
         allocator_(device.make_allocator()),
         model_(config, device, *allocator_),
@@ -123,7 +128,7 @@ class TrainingStep {
     }));
     model_.weights_changed();
   }
-  // Of the updates since forget_seconds(), the median.
+  // Median over the updates since forget_seconds().
   [[nodiscard]] double optimizer_seconds() const { return median_of(optimizer_seconds_); }
   void forget_seconds() { optimizer_seconds_.clear(); }
 
@@ -136,7 +141,7 @@ class TrainingStep {
   std::vector<double> optimizer_seconds_;
 };
 
-// What the step of a shape is compared with: measured between the steps, medians of both count.
+// The bound that the step of a shape is compared with: measured between the steps, medians of both.
 class Bound {
  public:
   Bound(const Shape& shape, Device& device, std::vector<GemmCall> gemms)
@@ -176,7 +181,7 @@ class Bound {
   std::vector<double> gemm_seconds_, openblas_seconds_, large_seconds_;
 };
 
-// Self times by operation: of all ranges of a name, forward and backward.
+// Self times by operation, over all ranges of a name, forward and backward.
 void count_operations(benchmark::State& state, const Profile& profile) {
   std::map<std::string, double> seconds;
   for (const Profile::Node& node : profile.nodes())
@@ -185,10 +190,9 @@ void count_operations(benchmark::State& state, const Profile& profile) {
     state.counters[fmt::format("{}: ms", name)] = 1e3 * sum / double(state.iterations());
 }
 
-// For so long that nothing is left to do for memory: where a virtual machine tells its host what it
-// no longer needs, that of an earlier benchmark goes back two seconds later, at the expense of what
-// runs then.
-void warm_up(TrainingStep& step) {
+// Runs until no memory work is left: where a virtual machine returns unused memory to its host, an
+// earlier benchmark's memory is returned two seconds later, at the expense of whatever runs then.
+void warm_up(DeviceStep& step) {
   constexpr std::chrono::seconds kLeast{4};
   const auto begin = std::chrono::steady_clock::now();
   do step.run();
@@ -203,7 +207,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   Profile profile;
   RecordingDevice recording(*device);
   ProfilingDevice profiling(recording, profile);
-  TrainingStep step(shape, config, breakdown ? static_cast<Device&>(profiling) : recording);
+  DeviceStep step(shape, config, breakdown ? static_cast<Device&>(profiling) : recording);
   step.run();
   const std::vector<GemmCall> gemms = recording.take_gemms();
   std::optional<Bound> bound;
@@ -243,7 +247,7 @@ void register_all() {
             ->UseRealTime();
 }
 
-// Whether the option is there, which is none of the library's.
+// Returns whether the option, which is not one of the library's, is present, and removes it.
 bool taken(int& argc, char** argv, std::string_view option) {
   char** const end = std::remove(argv + 1, argv + argc, option);
   const bool found = end != argv + argc;

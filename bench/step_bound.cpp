@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "machine_limits.h"
 #include "model/parameters.h"
@@ -11,7 +12,7 @@
 namespace mpt {
 namespace {
 
-// Four times the last cache is the memory of both rings.
+// The memory of both rings is four times the last-level cache.
 int64_t ring_bytes(std::span<const GemmCall> calls) {
   int64_t largest = 0;
   for (const GemmCall& call : calls)
@@ -19,7 +20,7 @@ int64_t ring_bytes(std::span<const GemmCall> calls) {
   return align_up(std::max(int64_t{stream_array_bytes()} / 2, 2 * largest), kAlignment);
 }
 
-// Normally distributed numbers, the same again every 4096.
+// Normally distributed numbers with a period of 4096.
 void fill(const Tensor& memory) {
   constexpr int64_t kCount = 4096;
   std::vector<float> numbers(kCount);

@@ -1,25 +1,25 @@
-// The bound of an FP32 training step with AdamW: the time that its GEMMs, its attention and what
-// its other operations must move take, with nothing in between. An estimate, not a law: a pass
-// whose data are in a cache can be faster than memory, and a step that is better than its bound
-// shows that.
+// The bound of an FP32 training step with AdamW: the time for its GEMMs, its attention and the
+// memory traffic of its other operations, with nothing in between. An estimate, not a law: a pass
+// whose data are in a cache can be faster than memory, as a step faster than its bound shows.
 //
 //   bound = GEMMs + attention + passes
 //
-// GEMMs   every GemmCall of one step, recorded as the step makes them and run again in that order.
-//            Operands lie one behind the other in memory that no cache holds, results in other such memory,
-//            and the place moves on from call to call: each finds its operands in memory, as in the step.
-// attention  14 D FLOP for each pair of a query and a key that it sees, B H T (T + 1) / 2 of them in each
-//            of L layers, at the FP32 rate of a GEMM of 1024^3, measured between the steps as well.
-//            14 = 2 (multiply, add) x 7 GEMMs: S = Q K^T, O = P V; S again, dV = P^T dO, dP = dO V^T,
-//            dQ = dS K, dK = dS^T Q.
-// passes     bytes that each must move at least, at the rate of memory read and written in place. In
-//            elements of 4 bytes, where a pass reads its inputs and writes its outputs once:
+// GEMMs      every GemmCall of one step, recorded as the step makes them and run again in that
+//            order. Operands lie one after another in memory that exceeds every cache, results in
+//            another such memory, and the position advances from call to call: each call finds its
+//            operands in memory, as in the step.
+// attention  14 D FLOP for each pair of a query and a key that it sees, B H T (T + 1) / 2 of them
+//            in each of L layers, at the FP32 rate of a GEMM of 1024^3, also measured between the
+//            steps. 14 = 2 (multiply, add) x 7 GEMMs: S = Q K^T, O = P V; S again, dV = P^T dO,
+//            dP = dO V^T, dQ = dS K, dK = dS^T Q.
+// passes     least bytes that each pass must move, at the rate of memory read and written in place.
+//            In elements of 4 bytes, where a pass reads its inputs and writes its outputs once:
 //
 //   embedding          N C + min(N, V) C           rows of the table that are used, and the output
-//   RMSNorm            2 N C + 2 L 4 N C           the first: in, out; others: residual, branch, sum, out
+//   RMSNorm            2 N C + 2 L 4 N C           in, out; residual, branch, sum, out
 //   RoPE               L 4 N C                     Q and K in place
 //   SwiGLU             L 3 N F                     gate, up, out
-//   cross entropy      2 N V                       logits, their gradients in their place
+//   cross entropy      2 N V                       logits, their gradients in place of them
 //   zero               N C                         gradient of the residual stream
 //   RMSNorm backward   (2 L + 1) 4 N C             d_out, x, d_x in place
 //   SwiGLU backward    L 5 N F                     gate and up in place, d_out
@@ -50,16 +50,16 @@ struct PassBytes {
 };
 std::vector<PassBytes> fused_passes(const LlamaConfig& config, int64_t tokens);
 
-// FLOPs of attention, forward and backward, as above.
+// FLOPs of attention, forward and backward, as defined above.
 double attention_flops(const LlamaConfig& config, int64_t tokens, int64_t seq_len);
 
-// A device that notes the GEMMs which it is asked for.
+// A device that records the GEMMs requested from it.
 class RecordingDevice final : public ForwardingDevice {
  public:
-  // `inner` outlives this.
+  // `inner` must outlive this object.
   explicit RecordingDevice(Device& inner) : ForwardingDevice(inner), gemm_(inner.gemm()) {}
   Gemm& gemm() override { return gemm_; }
-  // Those since the last time.
+  // Returns the calls since the last take_gemms().
   std::vector<GemmCall> take_gemms() { return std::exchange(gemm_.calls, {}); }
 
  private:
@@ -80,16 +80,16 @@ class RecordingDevice final : public ForwardingDevice {
   RecordingGemm gemm_;
 };
 
-// An FP32 GEMM of 1024^3 multiplications, whose operands are not there.
+// An FP32 GEMM of 1024^3 multiplications, without operands.
 GemmCall large_gemm();
 
-// Memory for FP32 GEMMs to be run on, which they find cold.
+// Memory on which to run FP32 GEMMs with cold operands.
 class ColdGemms {
  public:
-  // For these calls. The device outlives this.
+  // Allocates memory for these calls. The device must outlive this object.
   ColdGemms(Device& device, std::span<const GemmCall> calls);
-  // Runs GEMMs of the shapes and strides of `calls`, whose own tensors are not touched: the
-  // device's, or those of another library on the same memory.
+  // Runs GEMMs with the shapes and strides of `calls`, whose own tensors are not touched: by the
+  // device, or by another library on the same memory.
   double seconds(std::span<const GemmCall> calls) { return seconds(calls, device_.gemm()); }
   double seconds(std::span<const GemmCall> calls, Gemm& gemm);
 

@@ -3,9 +3,9 @@
 
     bench/subword_speed.py --program build/cpu/mpretrain --tokenizer tokenizer.json text.jsonl
 
-Both take all cores. mpretrain's time is that of the whole program: it reads the file, encodes and
-writes shards. The library's is that of encode_batch() alone, on documents that are in memory. Needs
-the tokenizers library.
+Both use all cores. mpretrain's time covers the whole program: it reads the file, encodes and writes
+shards. The library's covers only encode_batch(), on documents in memory. Needs the tokenizers
+library.
 """
 
 import argparse

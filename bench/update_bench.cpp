@@ -1,19 +1,19 @@
-// The optimizer's part of a step: updates by every rule in every weight format, the gradients'
-// norm, and the decoding of scaled weights for GEMMs. Of all matrices of the linear layers of
-// shape E at once.
+// The optimizer's part of a step: updates by every rule in every weight format, the gradient norm,
+// and the decoding of scaled weights for GEMMs. Each for all matrices of the linear layers of shape
+// E at once.
 //
 //   GOMP_SPINCOUNT=2000 update_bench --benchmark_filter=m_plus_adam/nvfp4
 // Names: update/<rule>/<weight format>/<rounding of the written weight>; states and gradients are
-// fp32 beside fp32 and bf16 beside everything else, and apollo_e is M+Adam with the projected
-// second moment of a whole matrix. Counters: GB/s of the bytes that must move at least (weights,
-// scales, residuals and states are read and written, gradients are read), and their percentage of
-// what memory read and written in place reaches.
+// fp32 with fp32 weights and bf16 otherwise, and apollo_e is M+Adam with the projected second
+// moment of a whole matrix. Counters: GB/s of the bytes that must move at least (weights, scales,
+// residuals and states are read and written, gradients are read), and the percentage of the rate of
+// memory read and written in place.
 #include "gpu_report/benchmarked_rule.h"
 #include "model/parameters.h"
 #include "operation.h"
 #include "optim/optimizer.h"
 #include "shapes.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
@@ -42,7 +42,7 @@ std::shared_ptr<WeightStore> make_weights(Workbench& w, WeightFormat format, Lin
   return weights;
 }
 
-// Of the stored numbers, scales included.
+// Bytes of the stored numbers, scales included.
 int64_t bytes_of_weights(const WeightStore& weights) {
   int64_t bytes = 0;
   for (size_t i = 0; i < weights.specs().size(); ++i)
@@ -114,8 +114,8 @@ std::vector<NamedRule> rules() {
   return all;
 }
 
-// What fp32 weights lose to rounding is not worth drawing for, and residuals exist beside bf16
-// only.
+// fp32 weights lose too little to rounding to be worth drawing for, and residuals exist only with
+// bf16.
 std::vector<WeightRounding> roundings_of(WeightFormat format) {
   if (format == WeightFormat::kF32) return {WeightRounding::kNearest};
   if (format == WeightFormat::kBF16)

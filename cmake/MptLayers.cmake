@@ -1,5 +1,5 @@
-# mpt_layer(name [UNITS n] [ALONE regex] [OPTIMIZE level] DEPENDS ...): the library mpt_<name> of all sources in src/<name> but
-# CUDA's, with the project's options.
+# mpt_layer(name [WITH room...] [UNITS n] [ALONE regex] [OPTIMIZE level] DEPENDS ...): the library mpt_<name> of all sources
+# but CUDA's in src/<name> and in the rooms above it that are compiled with it, with the project's options.
 #
 # A source takes longer to compile for the headers it includes than for its own lines. So sources are compiled as UNITS
 # units of many each, except those whose loops take a step's time or whose bits depend on what is inlined into them: the
@@ -74,8 +74,12 @@ function(mpt_join_sources target units alone)
 endfunction()
 
 function(mpt_layer name)
-  cmake_parse_arguments(ARG "" "UNITS;ALONE;OPTIMIZE" "DEPENDS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  cmake_parse_arguments(ARG "" "UNITS;ALONE;OPTIMIZE" "DEPENDS;WITH" ${ARGN})
+  set(patterns)
+  foreach(room ${name} ${ARG_WITH})
+    list(APPEND patterns ${PROJECT_SOURCE_DIR}/src/${room}/*.cpp)
+  endforeach()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
   if(NOT MPT_WITH_MPI)
     list(FILTER sources EXCLUDE REGEX "/mpi/[^/]*\\.cpp$")
   endif()
@@ -94,6 +98,9 @@ function(mpt_layer name)
   endif()
   set_property(GLOBAL APPEND PROPERTY MPT_LAYERS ${target})
   add_library(${target} STATIC ${sources})
+  foreach(room ${ARG_WITH})
+    add_library(mpt_${room} ALIAS ${target})
+  endforeach()
   target_link_libraries(${target} PUBLIC ${ARG_DEPENDS})
   mpt_compile_options(${target})
   if(ARG_UNITS)

@@ -4,7 +4,7 @@
 #   scripts/test.sh                                  the tests, of which some run over a part of what they could cover
 #   scripts/test.sh --all                            the tests over all of it: hours instead of minutes
 #   scripts/test.sh -R '^optim/'                     those whose name matches; every other argument goes to ctest
-#   scripts/test.sh --layers core,comm               builds and runs the tests of these layers and nothing else
+#   scripts/test.sh --layers core,ranks              builds and runs the tests of these layers and nothing else
 #   MPT_PRESET=asan-ubsan scripts/test.sh            another preset: cpu, cuda, asan-ubsan or tsan
 #   CUDAARCHS='80-real;90a-real' scripts/test.sh     GPU code for more than one architecture
 #

@@ -1,5 +1,6 @@
 // mpretrain: pretrains LLaMA models in low precision.
 #include "cli/program.h"
+#include "cli/waiting_threads.h"
 
 int main(int argc, char** argv) {
   mpt::hold_standard_descriptors();

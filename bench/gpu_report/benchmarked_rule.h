@@ -1,4 +1,4 @@
-// An update rule by its name, with rates that move weights and defaults for everything else.
+// An update rule by name, with rates that move weights and defaults for everything else.
 #pragma once
 
 #include <string_view>

@@ -5,12 +5,14 @@
 #include <span>
 #include <vector>
 
+#include "config/run_device.h"
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
-#include "core/progress.h"
+#include "core/normal.h"
+#include "core/process_memory.h"
 #include "core/random.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
@@ -30,7 +32,7 @@ class CpuProbe final : public DeviceProbe {
   [[nodiscard]] Json description() override { return Json::object(); }
 };
 
-// Elements as they are stored: `out` has room for 4 bytes each.
+// Stores elements in their format: `out` has room for 4 bytes each.
 void store(std::span<const float> values, DType dtype, std::byte* out) {
   const auto put = [&](size_t i, auto code) { memcpy(out + i * sizeof code, &code, sizeof code); };
   for (size_t i = 0; i < values.size(); ++i) switch (dtype) {
@@ -51,7 +53,7 @@ void store(std::span<const float> values, DType dtype, std::byte* out) {
     }
 }
 
-// Rows of a tensor in turn, each a drawn row turned by its own distance.
+// Rows of a tensor in turn, each a drawn row rotated by a different distance.
 class TurnedRows {
  public:
   TurnedRows(DType dtype, int64_t cols, uint32_t seed)

@@ -1,5 +1,5 @@
-// What measuring needs of a device beyond what training needs: copies inside its memory, how much
-// of it is in use, and what it is.
+// Device functions that measuring needs and training does not: copies within device memory, memory
+// in use, and a description.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace mpt {
 class DeviceProbe {
  public:
   virtual ~DeviceProbe() = default;
-  // Enqueues the copy of that many bytes from one place in device memory to another.
+  // Enqueues a copy of `bytes` bytes within device memory.
   virtual void copy(std::byte* target, const std::byte* source, int64_t bytes) = 0;
-  // By this process, or by all where the backend does not tell them apart; bytes.
+  // Bytes used by this process, or by all processes where the backend does not distinguish them.
   [[nodiscard]] virtual int64_t memory_in_use() = 0;
-  // What memory_in_use() counts, in words.
+  // Describes what memory_in_use() counts.
   [[nodiscard]] virtual std::string memory_meaning() const = 0;
-  // Driver, versions, clocks, as far as there are any.
+  // Driver, versions and clocks, where available.
   [[nodiscard]] virtual Json description() = 0;
 };
 
@@ -28,11 +28,11 @@ std::unique_ptr<DeviceProbe> make_probe(Device& device);
 std::unique_ptr<DeviceProbe> make_cuda_probe(Device& device);
 #endif
 
-// The device that is named "cpu" or "cuda", as a config's device.type would have it.
+// The device named "cpu" or "cuda", as in a config's device.type.
 std::unique_ptr<Device> device_named(const std::string& name);
 
 // Fills a tensor of fp32, bf16, e4m3 or e5m2 with normally distributed numbers. Rows repeat a few
-// drawn ones, each turned by another distance: enough that no two GEMMs are of the same
+// drawn ones, each rotated by a different distance: enough that no two GEMMs have the same
 // operands.
 void fill_with_normals(const Tensor& tensor, uint32_t seed, Device& device);
 

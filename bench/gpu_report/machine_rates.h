@@ -1,5 +1,4 @@
-// The limits of a machine, as it reaches them: copies inside its memory, and GEMMs of large
-// matrices.
+// Achieved limits of a machine: copies within its memory, and GEMMs of large matrices.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 namespace mpt {
 
 struct MachineSize {
-  int64_t gemm = 0;        // edge of the square matrices that are multiplied
+  int64_t gemm = 0;        // edge of the square matrices
   int64_t copy_bytes = 0;  // of each of the two buffers
 };
 // Large enough for the backend's peak; small enough for a CPU.
@@ -25,17 +24,16 @@ struct EnumNames<GemmKind> {
 };
 
 struct Rate {
-  std::vector<double> per_second;  // block by block
+  std::vector<double> per_second;  // one per block
   std::string formula;
 
   [[nodiscard]] double median() const { return median_of(per_second); }
 };
 Json to_json(const Rate& rate, const char* unit);
 
-// Bytes read and written a second.
+// Bytes read and written per second.
 Rate copy_rate(Device& device, int64_t bytes, const Effort& effort);
-// FLOP a second: operands of normally distributed numbers, results in bf16 (fp32 for fp32
-// operands).
+// FLOP per second, with normally distributed operands and results in bf16 (fp32 for fp32 operands).
 Rate gemm_rate(Device& device, GemmKind kind, int64_t size, const Effort& effort);
 
 Json measure_machine(Device& device, const MachineSize& size, const Effort& effort);

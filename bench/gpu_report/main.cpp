@@ -1,20 +1,21 @@
-// gpu_report: measures a machine, whole training steps and the optimizer, and prints what it found
-// as JSON.
+// gpu_report: measures a machine, whole training steps and the optimizer, and prints the results as
+// JSON.
 //
 //   gpu_report --device cuda machine
-//   gpu_report --device cuda step --config configs/60m_bf16.json --tokens-per-step 131072 --seq-len 1024
+//   gpu_report --device cuda step --config configs/60m_bf16.json --tokens-per-step 131072
+//              --seq-len 1024
 //   gpu_report --device cuda pair --config configs/350m_bf16.json --config configs/350m_fp8.json
 //   gpu_report --device cuda optimizer --format nvfp4 --rule m_plus_adam --elements 268435456
 //
-// Works on any backend; on a CPU with sizes to match. scripts/gpu_check.sh runs it and puts the
-// figures beside their goals.
+// Works on any backend; on a CPU with suitable sizes. scripts/gpu_check.sh runs it and compares the
+// figures with their goals.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/console.h"
 #include "cli/options.h"
-#include "cli/program.h"
+#include "cli/waiting_threads.h"
 #include "core/io/file_system.h"
 #include "machine_rates.h"
 #include "step_bench.h"
@@ -76,7 +77,8 @@ Json run_machine(const Arguments& a) {
   return measure_machine(*device, size_of(a, *device), a.effort);
 }
 
-// One after another: a model has the device to itself, and what the one before took is free again.
+// Runs one config after another: each model has the device to itself, because the memory of the
+// previous one has been freed.
 Json run_step(const Arguments& a) {
   double rate = 0;
   {

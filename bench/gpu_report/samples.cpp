@@ -29,7 +29,7 @@ double seconds_of(Device& device, const std::function<void()>& work) {
 
 std::vector<double> seconds_per_run(Device& device, const Effort& effort,
                                     const std::function<void()>& work) {
-  seconds_of(device, work);  // what happens once, such as loading of kernels
+  seconds_of(device, work);  // one-time work, such as loading of kernels
   int64_t runs = 1;
   const auto block = [&] {
     return seconds_of(device, [&] {

@@ -5,11 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "config/batch_plan.h"
+#include "config/run_device.h"
 #include "core/random.h"
 #include "optim/schedule.h"
 #include "samples.h"
-#include "train/memory_fit.h"
-#include "train/performance.h"
+#include "train/step/device_step.h"
+#include "train/reports/gemm_rate.h"
+#include "train/resources/memory_fit.h"
 
 namespace mpt {
 namespace {
@@ -36,7 +39,7 @@ RunConfig load_with_rows(const StepConfig& config, int64_t rows) {
 
 }  // namespace
 
-// Rows that are left open are chosen as `mpretrain train` chooses them.
+// Resolves rows that are left open like `mpretrain train`.
 RunConfig resolved(const StepConfig& config) {
   const int64_t rows = config.shape.micro_batch_rows;
   RunConfig run = load_with_rows(config, rows);
@@ -56,7 +59,7 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
       allocator_(device_->make_allocator()) {
   if (!choices.empty()) device_->gemm().restore(choices);
   model_ = std::make_unique<TrainingModel>(config_, *device_, *allocator_);
-  work_ = std::make_unique<TrainingStep>(*model_, batch_plan(config_.batch, 0, 1), *device_);
+  work_ = std::make_unique<DeviceStep>(*model_, batch_plan(config_.batch, 0, 1), *device_);
   initialize_weights(model_->weights, config_.model.initializer_range, config_.seed, *device_);
   model_->weights_changed();
   model_->optimizer.weights_initialized();
@@ -84,7 +87,7 @@ double StepBench::run(int64_t count) {
   });
 }
 
-// --- what is measured ----------------------------------------------------------------------------
+// --- measurements --------------------------------------------------------------------------------
 
 namespace {
 
@@ -102,7 +105,7 @@ Json description_of(const StepConfig& config, const RunConfig& run, Device& devi
           {"activation_recompute", name_of(run.train.activation_recompute)}};
 }
 
-// What shows that the steps were real ones.
+// Evidence that the steps were real ones.
 Json outcome_of(const StepBench& bench) {
   return {{"first_loss", bench.first_loss()},
           {"last_loss", bench.last_loss()},
@@ -119,7 +122,7 @@ Json memory_of(StepBench& bench) {
           {"meaning", bench.memory_meaning()}};
 }
 
-// The parts of a step one by one, as they are without a recording: milliseconds a step.
+// The parts of a step one by one, without a recording: milliseconds per step.
 Json parts_of(StepBench& bench) {
   const Effort effort{.seconds_per_block = 0.1, .blocks = 3};
   TrainingModel& model = bench.model();
@@ -173,7 +176,7 @@ Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf
   return json;
 }
 
-// All in micro-batches of the size that fits for each.
+// Resolves all configs with micro-batches of a size that fits each.
 static std::vector<RunConfig> resolved_alike(const std::vector<StepConfig>& configs) {
   std::vector<RunConfig> runs;
   for (const StepConfig& config : configs) runs.push_back(resolved(config));

@@ -7,14 +7,14 @@
 #include "benchmarked_rule.h"
 #include "device_probe.h"
 #include "model/weight_store.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
 
 constexpr int64_t kMatrices = 16;
 
-// Square matrices, or nearly so, of widths as models have them.
+// Square or nearly square matrices, of typical model widths.
 std::vector<ParamSpec> matrices_of(int64_t elements) {
   const int64_t each = (elements + kMatrices - 1) / kMatrices;
   const int64_t cols = std::min<int64_t>(4096, align_up(int64_t(std::sqrt(double(each))), 256));
@@ -36,7 +36,7 @@ OptimizerConfig optimizer_config(const UpdateCase& update) {
           .weight_rounding = update.weight_rounding};
 }
 
-// Read and written once each; the gradient only read.
+// Read and written once each, except that the gradient is only read.
 struct UpdateBytes {
   int64_t weights = 0, states = 0, gradients = 0;
 

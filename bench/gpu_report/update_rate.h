@@ -1,4 +1,4 @@
-// How fast the optimizer's update alone is, against the memory it must read and write.
+// Rate of the optimizer's update by itself, relative to the memory it must read and write.
 #pragma once
 
 #include "core/json/json_parse.h"
@@ -17,8 +17,8 @@ struct UpdateCase {
   int64_t elements = int64_t{1} << 28;  // in matrices of equal size, at least
 };
 
-// BF16 states and gradients (FP32 beside FP32 weights). `copy_bytes_per_second`: what the rate is a
-// share of.
+// BF16 states and gradients (FP32 with FP32 weights). `copy_bytes_per_second` is the rate that
+// corresponds to 100 %.
 Json measure_update(Device& device, const UpdateCase& update, const Effort& effort,
                     double copy_bytes_per_second);
 

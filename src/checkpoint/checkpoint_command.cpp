@@ -7,11 +7,12 @@
 #include <fmt/format.h>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_state.h"
 #include "checkpoint/checkpoint_store.h"
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/run_paths.h"
-#include "core/progress.h"
+#include "core/text/units.h"
 
 namespace mpt {
 namespace {
@@ -38,7 +39,7 @@ std::vector<CheckpointInfo> checkpoints_at(FileSystem& fs, const std::string& gi
   return found;
 }
 
-// Bytes of all regular files below `path`; links are not followed.
+// Total size of all regular files below `path`, in bytes; links are not followed.
 int64_t bytes_below(FileSystem& fs, const std::string& path) {
   const FileKind kind = fs.is_link(path) ? FileKind::kOther : fs.kind(path);
   if (kind == FileKind::kRegular) return fs.file_size(path);
@@ -58,7 +59,7 @@ void describe_state(FileSystem& fs, CheckpointSummary& summary) {
   summary.saved_at = record.saved_at;
 }
 
-// The defect of a checkpoint; empty if it has none.
+// The defect of a checkpoint; "" if it has none.
 std::string problem_of(FileSystem& fs, const CheckpointInfo& info, Scrutiny scrutiny) {
   try {
     const int64_t step = scrutiny == Scrutiny::kHashes ? verify_checkpoint(fs, info.path).step
@@ -99,7 +100,7 @@ std::string text_of(const std::optional<int64_t>& number) {
 
 // --- prune ---------------------------------------------------------------------------------------
 
-// The newest checkpoint that verifies. Throws Error if none does.
+// Returns the newest checkpoint that verifies. Throws Error if none does.
 std::string newest_good(FileSystem& fs, const std::string& directory,
                         const std::vector<CheckpointInfo>& checkpoints) {
   std::string problems;
@@ -108,7 +109,7 @@ std::string newest_good(FileSystem& fs, const std::string& directory,
     if (problem.empty()) return info->path;
     problems += "\n  " + problem;
   }
-  throw error("{}: no checkpoint is good; nothing is removed{}", directory, problems);
+  throw error("{}: no intact checkpoint; nothing is removed{}", directory, problems);
 }
 
 void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
@@ -181,7 +182,7 @@ std::string set_aside_note(FileSystem& fs, const std::string& path) {
     names += "\n  " + one;
   }
   return fmt::format(
-      "set aside, since the run went back behind them ({}); remove them by hand:{}\n",
+      "abandoned ({}): newer than the checkpoint the run resumed from; delete them manually:{}\n",
       format_bytes(double(bytes)), names);
 }
 

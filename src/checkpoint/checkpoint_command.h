@@ -17,7 +17,7 @@
 
 namespace mpt {
 
-// kNotChecked: state.json, sizes and headers are correct; the content was not read.
+// kNotChecked: state.json, sizes and headers are correct; the contents were not read.
 enum class CheckpointStatus : uint8_t { kGood, kNotChecked, kBad };
 template <>
 struct EnumNames<CheckpointStatus> {
@@ -33,11 +33,11 @@ struct CheckpointSummary {
   std::string problem;  // "" unless kBad
 };
 
-// How much is checked: sizes and headers, or also the hash of every file.
+// Depth of the check: sizes and headers, or also the hash of every file.
 enum class Scrutiny : uint8_t { kSizes, kHashes };
 
-// The committed checkpoints by ascending step. `path` is a run's directory, its checkpoints
-// directory or one checkpoint; otherwise throws Error naming what is accepted.
+// Lists the committed checkpoints by ascending step. `path` is a run's directory, its checkpoints
+// directory or a single checkpoint; otherwise throws Error naming the accepted paths.
 std::vector<CheckpointSummary> inspect_checkpoints(FileSystem& fs, const std::string& path,
                                                    Scrutiny scrutiny);
 std::string checkpoint_table(const std::vector<CheckpointSummary>& checkpoints);
@@ -52,11 +52,12 @@ struct PruneCommand {
 };
 struct PruneResult {
   std::vector<std::string>
-      removed;  // or would be, with kOnlySay: checkpoints and leftovers of crashes
+      removed;  // with kOnlySay: would be removed; checkpoints and leftovers of crashes
   std::vector<std::string> kept;
   int64_t bytes = 0;  // of the removed paths
 };
-// Names the checkpoints that a run went back behind and how much they hold; "" if there are none.
+// Names the checkpoints set aside when a run went back to an earlier step, and their size; "" if
+// there are none.
 std::string set_aside_note(FileSystem& fs, const std::string& path);
 
 // Applies `retention`, and always keeps the newest good checkpoint. Throws Error and removes

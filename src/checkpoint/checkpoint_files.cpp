@@ -6,6 +6,8 @@
 
 #include <fmt/chrono.h>
 
+#include "checkpoint/checkpoint_parts.h"
+#include "checkpoint/checkpoint_state.h"
 #include "core/check.h"
 #include "core/progress.h"
 
@@ -49,7 +51,7 @@ void check_hashes(FileSystem& fs, const std::string& directory, const Checkpoint
   }
 }
 
-// Checks hashes first: a wrong hash is a clearer message than a header that makes no sense.
+// Checks hashes first: a hash mismatch gives a clearer message than a corrupt header.
 TrainState verified(FileSystem& fs, const std::string& directory, int64_t rank, int64_t ranks) {
   const CheckpointRecord record = read_record(fs, directory);
   for (const CheckpointFile& file : record.files) check_size(fs, directory, file);

@@ -1,10 +1,13 @@
+#include "checkpoint/checkpoint_parts.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
-#include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_state.h"
 #include "core/check.h"
-#include "core/text.h"
+#include "core/text/counted.h"
 #include "device/device.h"
 
 namespace mpt {
@@ -44,7 +47,7 @@ void check_within(const TensorPart& part) {
 
 }  // namespace
 
-// Up to three bands: the rest of the first row, whole rows, the beginning of the last row.
+// Up to three bands: the rest of the first row, whole rows, and the start of the last row.
 std::vector<Tensor> blocks_of(const TensorPart& part) {
   check_within(part);
   const Tensor& t = part.whole.tensor;

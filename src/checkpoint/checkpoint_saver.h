@@ -1,6 +1,6 @@
 // Checkpoint saves by all ranks of a run, concurrent with training.
 //
-//   saver.begin({...});                    all ranks, when a save is due: saves the present state
+//   saver.begin({...});                    all ranks, when a save is due: saves the current state
 //   ... forward and backward of the next step ...
 //   saver.before_update();                 before weights or optimizer states change
 //   ... update ...
@@ -23,73 +23,15 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_state.h"
 #include "checkpoint/checkpoint_store.h"
-#include "comm/communicator.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "core/io/file_system.h"
-#include "core/tensor.h"
+#include "core/named_tensor.h"
 #include "device/device.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
-
-// Writes one checkpoint file on its own thread, directly from device memory, while the device
-// computes.
-//
-//   writer.begin({.path = ..., .resting = weights and states, .changing = scales});
-//   ... forward, backward ...
-//   writer.wait_until_read();      before the resting tensors change
-//   ... update ...
-//   const CheckpointFile file = writer.wait();
-
-struct FileToWrite {
-  std::string directory;  // exists
-  std::string name;
-  std::vector<TensorPart> resting{};   // must not change until wait_until_read() has returned
-  std::vector<TensorPart> changing{};  // copied before begin() returns: for small tensors
-};
-
-class CheckpointWriter {
- public:
-  // Both must outlive this object.
-  CheckpointWriter(FileSystem& fs, Device& device);
-  // Gives up an unfinished write.
-  ~CheckpointWriter();
-  CheckpointWriter(const CheckpointWriter&) = delete;
-  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
-
-  // Writes the tensors as all work enqueued so far leaves them. One file at a time. If only one
-  // thread can read the device, the file has been written when this returns.
-  void begin(FileToWrite file);
-  // Returns when the resting tensors may change, or when writing has failed (reported by wait()).
-  void wait_until_read();
-  // Whether wait() would return or throw without blocking.
-  [[nodiscard]] bool done() const { return wait_for({}); }
-  // The same after waiting up to `time`.
-  bool wait_for(std::chrono::milliseconds time) const;
-  // Waits and returns the synced file. Rethrows any failure to write; an incomplete file is
-  // removed.
-  CheckpointFile wait();
-  // Stops at the next block and removes the file.
-  void give_up() noexcept;
-
-  [[nodiscard]] bool busy() const { return file_.valid(); }
-  [[nodiscard]] int64_t bytes_to_write() const { return to_write_; }  // of tensors
-  [[nodiscard]] int64_t bytes_written() const { return written_.load(); }
-
- private:
-  struct Job;
-  CheckpointFile write(Job& job);
-  void write_parts(Job& job, class SafetensorsWriter& out);
-
-  FileSystem& fs_;
-  Device& device_;
-  std::unique_ptr<DeviceReader> reader_;
-  std::future<CheckpointFile> file_;
-  std::future<void> read_;
-  std::atomic<int64_t> written_ = 0;
-  std::atomic<bool> giving_up_ = false;
-  int64_t to_write_ = 0;
-};
 
 // Together the ranks supply every element of every tensor exactly once.
 struct StateToSave {
@@ -100,9 +42,9 @@ struct StateToSave {
 
 struct SaveReport {
   int64_t step = 0;
-  int64_t bytes = 0;          // all ranks' files
+  int64_t bytes = 0;          // over all ranks' files
   double seconds = 0;         // from begin() until poll() saw the commit
-  double seconds_paused = 0;  // training was blocked: the longest of all ranks
+  double seconds_paused = 0;  // training was blocked: maximum over ranks
 
   [[nodiscard]] std::string text()
       const;  // "1.25 GiB in 2.1s (0.64 GB/s), training paused 0.012 s"
@@ -113,7 +55,7 @@ class CheckpointSaver {
   // All must outlive this object. `ranks` is used only within the collective calls.
   CheckpointSaver(CheckpointStore& store, Device& device,
                   Communicator& ranks = Communicator::single());
-  // Waits for a commit in progress; gives up a save that has not got that far.
+  // Waits for a commit in progress; abandons a save that has not reached it.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
@@ -147,11 +89,11 @@ class CheckpointSaver {
   CheckpointWriter writer_;
   bool busy_ = false;
   TrainState state_;
-  std::optional<CheckpointFile> file_;  // of this rank, once written
+  std::optional<CheckpointFile> file_;  // this rank's, once written
   bool exchanged_ = false;              // files were exchanged; rank 0 is committing
   std::future<void> commit_;
   bool committed_ = false;
-  std::string failure_;     // of this rank
+  std::string failure_;     // this rank's
   std::exception_ptr bug_;  // set if the failure was not an Error
   SaveReport report_;
   Clock::time_point begun_{};

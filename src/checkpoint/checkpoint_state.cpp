@@ -1,14 +1,16 @@
+#include "checkpoint/checkpoint_state.h"
+
 #include <cmath>
 #include <limits>
 #include <set>
 #include <type_traits>
 #include <utility>
 
-#include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_parts.h"
 #include "core/check.h"
 #include "core/io/hash.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/library_message.h"
 
 namespace mpt {
 namespace {
@@ -16,10 +18,10 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "mpretrain checkpoint";
-constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: one rank, no stretches
+constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: one rank, no spans
 constexpr const char* kSealKey = "checksum";
 
-// JSON has no NaN and no infinity: such a number is stored as an object with this one key.
+// JSON has no NaN or infinity: such a number is stored as an object with this one key.
 constexpr const char* kNonFiniteKey = "$nonfinite";
 
 json with_non_finite_encoded(json value) {
@@ -52,7 +54,8 @@ json to_json(const StoredStretch& stretch) {
           {"count", stretch.count}};
 }
 
-// A field that must be an integer of the type: JSON's getter takes any number, and true as 1.
+// Returns a field that must be an integer of the type: JSON's getter accepts any number, and true
+// as 1.
 template <class Integer>
 Integer integer_of(const std::string& path, const char* key, const json& value) {
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<Integer>::max());
@@ -123,7 +126,7 @@ void check_names(const std::string& path, const std::vector<CheckpointFile>& fil
       throw error("{}: lists the file '{}' twice", path, file.name);
 }
 
-// A run can add to them.
+// Bounds the counts so that a run can add to them.
 void check_counts(const std::string& path, const TrainState& state) {
   constexpr int64_t kMost = int64_t{1} << 60;
   const auto is_count = [](int64_t value) { return value >= 0 && value <= kMost; };
@@ -179,7 +182,7 @@ std::string checkpoint_record_text(const CheckpointRecord& record) {
                      {"config", with_non_finite_encoded(state.config)},
                      {"extra", with_non_finite_encoded(state.extra)},
                      {"files", files}};
-  // Seals the text that will be read back, after invalid UTF-8 was replaced.
+  // Seals the text that will be read back, after replacing invalid UTF-8.
   json sealed = json::parse(json_text(content));
   sealed[kSealKey] = seal_of(sealed);
   return json_text(sealed, 2) + "\n";

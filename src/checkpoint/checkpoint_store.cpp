@@ -8,6 +8,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_saver.h"
 #include "core/check.h"
 #include "core/io/run_paths.h"
@@ -22,7 +23,7 @@ constexpr std::string_view kAbandoned = ".abandoned";
 
 std::string name_of_step(int64_t step) { return fmt::format("step_{:08}", step); }
 
-// The step of a name that is exactly "step_<digits><suffix>", as name_of_step spells it.
+// The step of a name that is exactly "step_<digits><suffix>", as spelled by name_of_step.
 std::optional<int64_t> step_of_name(std::string_view name, std::string_view suffix) {
   constexpr std::string_view kPrefix = "step_";
   if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return std::nullopt;
@@ -85,7 +86,7 @@ std::string CheckpointStore::prepare(int64_t step) {
   fs_.create_directories(directory_);
   const std::string staging = staging_directory(step);
   fs_.remove_tree(staging);
-  // What cannot be removed now is in no save's way.
+  // A leftover that cannot be removed now does not block any save.
   for (const std::string& path : leftovers()) remove_quietly(fs_, path);
   restore_replaced();
   try {
@@ -111,7 +112,7 @@ void CheckpointStore::commit(const TrainState& state, std::span<const Checkpoint
   prune();
 }
 
-// Detects an output_dir that is not shared: another rank may have written to another machine's
+// Detects an output_dir that is not shared: another rank may have written to a different machine's
 // disk.
 void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) const {
   if (!fs_.exists(path))
@@ -141,7 +142,7 @@ void CheckpointStore::clear_leftovers() {
   restore_replaced();
 }
 
-// Those whose replacement was not committed.
+// Restores checkpoints whose replacement was not committed.
 void CheckpointStore::restore_replaced() {
   for (const std::string& name : fs_.list_directory(directory_))
     if (const std::optional<int64_t> replaced = step_of_name(name, kReplaced);
@@ -184,7 +185,7 @@ void CheckpointStore::replace(const std::string& staging, const std::string& tar
   if (replaces) remove_quietly(fs_, replaced);
 }
 
-// Renames before deleting, so that a crash leaves no partial directory that looks committed.
+// Renames before deleting, so a crash leaves no partial directory that looks committed.
 void CheckpointStore::remove(const std::vector<int64_t>& steps) {
   mark_for_removal(steps);
   remove_marked(steps);
@@ -223,7 +224,7 @@ void CheckpointStore::prune() {
   }
 }
 
-// A run that goes on may commit one and remove another while they are looked at.
+// A run in progress may commit one checkpoint and remove another during the listing.
 std::vector<CheckpointInfo> CheckpointStore::list() const {
   if (!fs_.exists(directory_)) return {};
   std::vector<std::string> names = fs_.list_directory(directory_);
@@ -270,7 +271,7 @@ std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks, int
       if (std::to_string(step) == line->substr(0, space)) return path;
       throw error("it contains step {}", step);
     } catch (const Error& defect) {
-      if (ranks.is_root() && fs_.exists(path))  // else its run has removed it
+      if (ranks.is_root() && fs_.exists(path))  // otherwise its run has removed it
         spdlog::warn("skipping checkpoint {}: {}", path, defect.what());
     }
   }

@@ -1,5 +1,5 @@
-// The checkpoints of a run: crash-safe saving, finding the newest good checkpoint, removing old
-// ones. A crash at any moment loses no committed checkpoint.
+// The checkpoints of a run: crash-safe saving, finding the newest good one, removing old ones. A
+// crash at any moment loses no committed checkpoint.
 //
 //   checkpoints/step_00001000            committed
 //               step_00001500.tmp        being written, or left by a crash
@@ -25,8 +25,9 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/checkpoint_files.h"
-#include "comm/communicator.h"
+#include "checkpoint/checkpoint_state.h"
+#include "core/named_tensor.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
 
@@ -40,11 +41,11 @@ struct Retention {
 // The steps to remove, ascending; never the largest. `steps` are distinct, in any order.
 std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention);
 
-// The step from the name of a committed checkpoint's directory, "step_00001000".
+// Parses the step from the name of a committed checkpoint's directory, "step_00001000".
 std::optional<int64_t> step_of_checkpoint(std::string_view name);
 
-// A run that goes on may remove what another process has just found. That many times it looks once
-// more, so that it ends.
+// A run in progress may remove what another process has just found. That process repeats the search
+// at most this many times, so it terminates.
 inline constexpr int kMostLooks = 16;
 
 struct CheckpointInfo {
@@ -59,7 +60,7 @@ class CheckpointStore {
   // keep_every_steps < 0.
   CheckpointStore(FileSystem& fs, std::string directory, Retention retention);
 
-  // Commits the checkpoint, then prunes; a failure to prune is only logged. If it throws, all
+  // Commits the checkpoint, then prunes; a failed prune is only logged. If it throws, all
   // checkpoints committed up to this step still exist.
   void save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device);
 
@@ -73,31 +74,31 @@ class CheckpointStore {
   [[nodiscard]] std::string path_of(int64_t step) const;  // after commit()
   [[nodiscard]] FileSystem& file_system() const { return fs_; }
 
-  // Directories of crashed saves that clear_leftovers() would remove; those it would restore are
-  // not listed.
+  // Directories of crashed saves that clear_leftovers() would remove; does not list those that it
+  // would restore.
   [[nodiscard]] std::vector<std::string> leftovers() const;
   // Finishes or undoes a crashed save.
   void clear_leftovers();
-  // Steps that pruning leaves alone from now on, apart from those of the retention. May be called
+  // Steps that pruning keeps from now on, in addition to those of the retention. May be called
   // while another thread commits.
   void hold(std::vector<int64_t> steps);
   // Renames the checkpoints of later steps to .abandoned.
   void set_aside_after(int64_t step);
-  // Those that were, by name.
+  // Names of the checkpoints set aside.
   [[nodiscard]] std::vector<std::string> set_aside() const;
-  // As after a commit.
+  // Prunes as after a commit.
   void prune();
   // Removes the checkpoints of these steps. A crash leaves no half-removed checkpoint that looks
   // committed.
   void remove(const std::vector<int64_t>& steps);
 
-  // Committed checkpoints by ascending step; their content is not read. Empty if the directory is
+  // Committed checkpoints by ascending step; their contents are not read. Empty if the directory is
   // missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
-  // Path of the newest checkpoint, of a step after the one and up to the other, that verifies. Logs
-  // a warning with the defect of each newer one. Each rank verifies a share of the files; all get
-  // the same answer. Collective.
+  // Returns the path of the newest checkpoint with after_step < step <= last_step that verifies.
+  // Logs a warning with the defect of each newer one. Each rank verifies a share of the files; all
+  // get the same answer. Collective.
   [[nodiscard]] std::optional<std::string> latest_good(
       Communicator& ranks = Communicator::single(),
       int64_t last_step = std::numeric_limits<int64_t>::max(), int64_t after_step = -1) const;
@@ -125,7 +126,7 @@ class CheckpointStore {
 // The directory that holds checkpoints: the path itself, or the one in a run's directory.
 std::string directory_of_checkpoints(FileSystem& fs, const std::string& path);
 
-// verify_checkpoint(), each rank verifying a share of the files; a defect is thrown on every rank.
+// verify_checkpoint() with the files divided among the ranks; a defect is thrown on every rank.
 // Collective.
 TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks);
 

@@ -10,7 +10,7 @@
 #include "cli/verbs.h"
 #include "core/check.h"
 #include "core/json/json_parse.h"
-#include "core/progress.h"
+#include "core/text/units.h"
 
 namespace mpt {
 namespace {

@@ -14,12 +14,12 @@
 
 #include "core/check.h"
 #include "core/progress.h"
-#include "core/text.h"
+#include "core/text/shown_text.h"
 
 namespace mpt {
 namespace {
 
-// Prefixes other levels than info, for example with "warning: ".
+// Prefixes levels other than info, for example with "warning: ".
 class LevelMark final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
@@ -34,7 +34,7 @@ class LevelMark final : public spdlog::custom_flag_formatter {
   }
 };
 
-// A line of the log takes the place of a bar, which is drawn again below it.
+// A log line replaces a progress bar, which is redrawn below it.
 class StandardError final
     : public spdlog::sinks::ansicolor_stderr_sink<spdlog::details::console_mutex> {
  public:
@@ -48,7 +48,7 @@ class StandardError final
   }
 };
 
-// On terminals alone, and not where NO_COLOR is set to anything (https://no-color.org).
+// Only on terminals, and not if NO_COLOR is set to anything (https://no-color.org).
 spdlog::color_mode colors() {
   const char* refused = std::getenv("NO_COLOR");
   return refused != nullptr && *refused != '\0' ? spdlog::color_mode::never

@@ -1,4 +1,4 @@
-// Standard error, where log lines go, and standard output, where the results of verbs go.
+// Standard error, for log lines, and standard output, for results of verbs.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ struct EnumNames<LogLevel> {
   static constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "error"};
 };
 
-// A message as standard error shows it: what it quotes of a file can be long, and steer a terminal.
-// Lines of the log are shown so.
+// Returns a message as shown on standard error: text quoted from a file can be long, and contain
+// terminal control sequences. Log lines are shown so.
 std::string shown_message(std::string_view message);
 
 void log_to_standard_error();

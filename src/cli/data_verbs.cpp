@@ -6,11 +6,11 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
-#include "core/progress.h"
-#include "core/text.h"
-#include "data/corpus/tokenize.h"
-#include "data/corpus/tokenizer_training.h"
+#include "core/text/counted.h"
+#include "core/text/units.h"
 #include "data/token_shard.h"
+#include "text/corpus/tokenize.h"
+#include "text/tokenizer_training.h"
 
 namespace mpt {
 namespace {
@@ -99,7 +99,7 @@ std::string summary_of(const TokenizeResult& result, const TokenizeOptions& opti
     text += fmt::format("a document is    {} (--document)\n",
                         meaning_of(options.corpus.document.value_or(DocumentUnit::kParagraph)));
   if (result.continued > 0)
-    text += fmt::format("continued        behind {} of an interrupted run\n",
+    text += fmt::format("resumed          after {} of an interrupted run\n",
                         counted(result.continued, "document"));
   for (const auto& [name, split] : result.manifest.splits) text += summary_of(name, split);
   return text + fmt::format("all              {}, {:.3f} bytes/token, {} tokens/s, {}\n",

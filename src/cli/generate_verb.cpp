@@ -12,11 +12,13 @@
 #include "cli/verbs.h"
 #include "core/check.h"
 #include "core/json/json_parse.h"
-#include "core/progress.h"
-#include "core/text.h"
-#include "data/corpus/raw_input.h"
-#include "inference/generate.h"
-#include "inference/loaded_model.h"
+#include "core/text/counted.h"
+#include "core/text/units.h"
+#include "core/text/utf8.h"
+#include "evaluation/generate.h"
+#include "text/corpus/raw_input.h"
+#include "weights/loaded_model.h"
+#include "weights/model_tokenizer.h"
 
 namespace mpt {
 namespace {
@@ -28,7 +30,7 @@ struct GenerateCommand {
   std::string tokenizer;
   std::vector<std::string> prompts;
   std::optional<std::string> prompt_file;
-  int64_t samples = 1;  // of each prompt
+  int64_t samples = 1;  // per prompt
   GenerateOptions options;
   std::optional<bool> bos{};
   bool json = false;
@@ -37,7 +39,7 @@ struct GenerateCommand {
 
 struct Prompt {
   std::string text;
-  std::string place;  // "file:line", or "" where there is only one
+  std::string place;  // "file:line", or "" if there is only one
 };
 
 // --- prompts -------------------------------------------------------------------------------------
@@ -54,7 +56,7 @@ std::string content_of(RawInput& input) {
   return content;
 }
 
-// A prompt a line; an empty line is an empty prompt.
+// Reads one prompt per line; an empty line is an empty prompt.
 std::vector<Prompt> prompts_of_file(const std::string& path) {
   RawInput input(path);
   const std::string read = content_of(input);
@@ -82,7 +84,7 @@ std::vector<Prompt> prompts_of(const GenerateCommand& command) {
   return prompts;
 }
 
-// So that a wrong prompt is found before anything is printed.
+// Finds a wrong prompt before anything is printed.
 void check_prompts(const std::vector<Prompt>& prompts, const Tokenizer& tokenizer,
                    GenerateOptions options, int64_t context) {
   for (const Prompt& prompt : prompts) try {
@@ -131,8 +133,8 @@ std::string json_line(const std::string& prompt, int64_t sample, const std::stri
   return json_text(json) + "\n";
 }
 
-// Prints what is generated: as it is drawn, below a heading where there are several texts, or as a
-// line of JSON each. All return false if the reader has gone.
+// Prints generated text: as it is drawn, below a heading if there are several texts, or as one line
+// of JSON each. All return false if the reader has gone.
 class Printer {
  public:
   Printer(const GenerateCommand& command, size_t prompts)
@@ -190,7 +192,7 @@ void run_generate(GenerateCommand& command) {
   const DecoderOptions options{.storage = model.storage(),
                                .max_positions = model.config.batch.seq_len};
   const std::string needs =
-      fmt::format("{}: beside the weights, a context of {} tokens (batch.seq_len) needs",
+      fmt::format("{}: in addition to the weights, a context of {} tokens (batch.seq_len) needs",
                   model.checkpoint, options.max_positions);
   LlamaDecoder decoder =
       make_within_memory(*model.device, *model.allocator, needs, [&](Allocator& allocator) {
@@ -203,7 +205,7 @@ void run_generate(GenerateCommand& command) {
   }
 }
 
-// An empty prompt is one.
+// An empty prompt counts as one.
 void add_prompts(CLI::App& verb, GenerateCommand& command) {
   const auto take = [&command](const CLI::results_t& texts) {
     command.prompts = texts;

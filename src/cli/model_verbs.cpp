@@ -10,20 +10,24 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "core/check.h"
-#include "core/io/atomic_output.h"
 #include "core/io/file_system.h"
+#include "core/io/output_directory.h"
+#include "core/io/output_file.h"
 #include "core/json/json_parse.h"
-#include "inference/evaluate.h"
-#include "inference/export_model.h"
-#include "inference/loaded_model.h"
-#include "inference/tasks/evaluate_tasks.h"
+#include "evaluation/evaluate.h"
+#include "evaluation/evaluate_checkpoint.h"
+#include "evaluation/tasks/evaluate_tasks.h"
+#include "evaluation/tasks/tasks_of_checkpoint.h"
+#include "interchange/export_model.h"
+#include "weights/loaded_model.h"
+#include "weights/model_tokenizer.h"
 
 namespace mpt {
 namespace {
 
 // --- eval ----------------------------------------------------------------------------------------
 
-// One line a figure, for each set and for all.
+// One line per figure, for each set and for all.
 std::string figures_of(const Evaluation& mean, const std::string& prefix) {
   std::string text = fmt::format("{:<18} {}\n", prefix + "tokens", mean.tokens);
   const auto add = [&](const char* name, const std::string& value) {
@@ -58,11 +62,11 @@ struct EvalCommand {
   std::optional<std::string> details;
   bool json = false;
 
-  // With tasks alone, the validation data of the run is left out.
+  // If only tasks are given, the validation data of the run is not used.
   [[nodiscard]] bool wants_loss() const { return task_files.empty() || !options.data.empty(); }
 };
 
-// Several files of one task follow one another.
+// Several files of one task are concatenated.
 NamedTexts named_tasks(const std::vector<std::string>& texts) {
   NamedTexts tasks;
   for (const std::string& text : texts) {
@@ -109,7 +113,7 @@ EvalOutput evaluation_at(EvalCommand& command, const std::string& checkpoint) {
   return output;
 }
 
-// Loss and tasks are those of one checkpoint, also beside a run that goes on.
+// Loss and tasks are of the same checkpoint, even while its run continues.
 EvalOutput evaluated(EvalCommand& command) {
   const std::string given = command.options.checkpoint;
   if (!command.wants_loss() || command.task_files.empty()) return evaluation_at(command, given);
@@ -130,7 +134,7 @@ void run_eval(EvalCommand& command) {
   details->commit();
 }
 
-// Before anything is computed.
+// Call before anything is computed.
 void check_eval(const EvalCommand& command) {
   if (!command.wants_loss() && (command.options.tokens || command.options.galore_batch_rows > 0))
     throw CLI::ValidationError(command.options.tokens ? "--tokens" : "--family-batch-rows",

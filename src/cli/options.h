@@ -41,7 +41,7 @@ CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& targ
                       const std::string& help);
 CLI::Option* add_text(CLI::App& verb, const std::string& name, std::optional<std::string>& target,
                       const std::string& help);
-// May be given several times and take several values at once, as an expanded glob does.
+// May be given several times and take several values at once, as with an expanded glob.
 CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
                        const std::string& help);
 
@@ -51,9 +51,9 @@ struct BosOptions {
 };
 BosOptions add_bos(CLI::App& verb, std::optional<bool>& target, const std::string& help);
 
-// --checkpoint, required: a model that was saved.
+// --checkpoint, required: a saved model.
 void add_checkpoint(CLI::App& verb, std::string& target);
-// --device and --threads: where a model that was saved runs.
+// --device and --threads: where a saved model runs.
 void add_device(CLI::App& verb, DeviceConfig& target);
 
 template <NamedEnum E>

@@ -19,7 +19,8 @@
 #include "config/usual_spellings.h"
 #include "core/check.h"
 #include "core/io/standard_error.h"
-#include "core/text.h"
+#include "core/text/library_message.h"
+#include "core/text/suggestion.h"
 
 namespace mpt {
 namespace {
@@ -112,8 +113,8 @@ std::string option_hint(const std::string& option, const std::vector<std::string
   return key ? fmt::format(" (did you mean '--set {}=...'?)", *key) : "";
 }
 
-// The error in the command line. Reports an unknown option before a missing one, for which it may
-// be a misspelling.
+// Describes the error in the command line. Reports an unknown option before a missing one, of which
+// it may be a misspelling.
 std::string complaint(const CLI::App& program, const CLI::ParseError& wrong) {
   const std::vector<std::string> rest = program.remaining(true);
   const auto is_option = [](const std::string& text) {
@@ -168,8 +169,8 @@ int run(const std::vector<std::string>& arguments) {
   return parse_and_run(program, arguments);
 }
 
-// A write that cannot be made is an error with a name, and no signal that kills: to a closed pipe,
-// as in `| head`, or beyond a limit on the size of files.
+// Makes a failed write a named error instead of a fatal signal: to a closed pipe, as in `| head`,
+// or beyond a limit on file sizes.
 void let_writes_fail() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
@@ -193,22 +194,11 @@ int run_command_line(std::vector<std::string> arguments) {
 }
 
 void hold_standard_descriptors() {
-  // The wrong way round for input and output.
+  // With input and output reversed.
   constexpr std::array kModes{O_WRONLY, O_RDONLY, O_WRONLY};
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
     if (fcntl(number, F_GETFD) < 0 && open("/dev/null", kModes[size_t(number)]) < 0)
       (void)open("/", O_RDONLY);
-}
-
-void let_waiting_threads_sleep(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  char self[PATH_MAX] = {};
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  // GCC's runtime reads the spin count, others the policy.
-  if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
-      setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
-    return;
-  execv(self, argv);
 }
 
 }  // namespace mpt

@@ -5,10 +5,12 @@
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "config/run_config_json.h"
-#include "core/io/atomic_output.h"
+#include "core/io/output_directory.h"
+#include "core/io/output_file.h"
+#include "plan/plan_command.h"
 #include "toy/toy.h"
 #include "train/train_command.h"
-#include "train/watch/run_page.h"
+#include "watch/run_page.h"
 
 namespace mpt {
 namespace {
@@ -60,7 +62,7 @@ void add_plan(CLI::App& program) {
       "exit with status 1 if the run could not start, and say why; reads all tokens of shards "
       "without a manifest");
   verb->add_flag("--resume", command->resume,
-                 "plan for a run that goes on: its directory may hold checkpoints");
+                 "plan for a run that resumes: its directory may hold checkpoints");
   verb->callback([command] { run_plan(*command); });
 }
 
@@ -72,7 +74,7 @@ struct ReportCommand {
 void run_report(const ReportCommand& command) {
   FileSystem& fs = posix_file_system();
   check_replaces_its_kind(fs, command.output, "<!DOCTYPE html>", "a page");
-  OutputFile page(fs, command.output);  // before the work
+  OutputFile page(fs, command.output);  // opened before the work
   std::vector<RunRecords> runs;
   for (const std::string& path : command.runs) runs.push_back(read_run(fs, path));
   name_apart(runs, command.runs);

@@ -10,7 +10,7 @@
 namespace mpt {
 namespace {
 
-// The path of the file as a user sees it.
+// Returns the path of the file as seen by a user.
 std::string loaded_from() {
   std::error_code failure;
   const std::filesystem::path found = std::filesystem::canonical(code_file(), failure);

@@ -7,10 +7,11 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
-#include "inference/import_model.h"
-#include "inference/weights_checkpoint.h"
+#include "interchange/import_model.h"
 #include "model/parameters.h"
-#include "train/run_report.h"
+#include "train/reports/run_report.h"
+#include "weights/average.h"
+#include "weights/convert.h"
 
 namespace mpt {
 namespace {
@@ -34,7 +35,7 @@ std::string weights_row(const RunConfig& config, const WeightChanges& changes) {
 
 // --- import --------------------------------------------------------------------------------------
 
-// " of 8192: export with --context 8192" where the source has a longer context.
+// Returns " of 8192: export with --context 8192" if the source has a longer context.
 std::string shorter_than_source(const ImportedModel& imported) {
   const int64_t longest = imported.context.value_or(0);
   if (longest <= imported.config.batch.seq_len) return "";

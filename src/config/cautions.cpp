@@ -8,9 +8,9 @@
 namespace mpt {
 namespace {
 
-// docs/numerics.md "Error feedback": the beta1 from which on a stored weight that is rounded to
-// nearest may lag behind the optimizer's by its own size, so that it is no longer steered. 0.75 in
-// NVFP4, 0.9375 in FP8; 1 where elements share no scale.
+// docs/numerics.md "Error feedback": the lowest beta1 at which a stored weight rounded to nearest
+// may lag behind the optimizer's by its own size and so is no longer controlled. 0.75 in NVFP4,
+// 0.9375 in FP8; 1 where elements share no scale.
 double unsteered_beta1(WeightFormat format) {
   return with_format(format, []<class W>(std::type_identity<W>) {
     return 2.0 - double(W::Codec::kSmallestRatio);
@@ -24,7 +24,7 @@ bool feeds_back_unstably(const OptimizerConfig& optimizer, const PrecisionConfig
          adam->beta1 >= unsteered_beta1(precision.weights);
 }
 
-// `place`: what stands before the keys of a phase, "phases.1." or "".
+// `place` is the prefix of a phase's keys, "phases.1.", or "".
 std::string text_of_unstable_feedback(const RunConfig& phase, const std::string& place) {
   const WeightFormat weights = phase.precision.weights;
   return fmt::format(

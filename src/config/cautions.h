@@ -1,4 +1,4 @@
-// What a config may say although runs are known to end badly with it.
+// Settings that a config may have although runs are known to end badly with them.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace mpt {
 
-// A text each, of every phase: the keys with their values, what such runs came to, and what to set
-// instead. `mpretrain plan` and the first lines of a run tell them; nothing is refused.
+// One text per caution, for every phase: the keys with their values, how such runs ended, and what
+// to set instead. `mpretrain plan` and the first lines of a run report them; nothing is refused.
 std::vector<std::string> cautions(const RunConfig& config);
 
 }  // namespace mpt

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "config/run_config_json.h"
-#include "config/run_inputs.h"
+#include "config/run_data.h"
 #include "core/check.h"
 #include "model/parameters.h"
 #include "optim/adam_moments.h"
@@ -13,7 +13,7 @@ namespace {
 
 class Checker {
  public:
-  // `phase`: "phases.2" if the config is that of a phase, whose sections are there.
+  // `phase` is "phases.2" if the config is that of a phase, whose sections are there.
   Checker(const RunConfig& config, const JsonDocument& document, std::string phase = "")
       : config_(config), document_(document), phase_(std::move(phase)) {}
 
@@ -39,7 +39,7 @@ class Checker {
     if (problems_.empty()) check_run_phases();
     return std::move(problems_);
   }
-  // The sections that a phase has of its own.
+  // Checks the sections that a phase may have of its own.
   Problems run_on_phase() {
     check_precision();
     check_batch();
@@ -48,7 +48,7 @@ class Checker {
   }
 
  private:
-  // Reports a problem of keys; the first is the one to blame: "file:line: a.b: what".
+  // Reports a problem with keys; the first key is the one to blame: "file:line: a.b: what".
   template <class... Args>
   void require(bool holds, std::string_view key, fmt::format_string<Args...> format,
                Args&&... args) {
@@ -63,7 +63,7 @@ class Checker {
         key.starts_with("precision.") || key.starts_with("optimizer.") || key.starts_with("batch.");
     return std::string(own && !phase_.empty() ? join_key_path(phase_, key) : key);
   }
-  // " (configs/base/bf16.json:3)": where a second key that a message names was written
+  // " (configs/base/bf16.json:3)": location of a second key that a message names
   [[nodiscard]] std::string at(std::string_view key) const {
     return fmt::format(" ({})", document_.source_of(placed_key(key)));
   }
@@ -77,7 +77,7 @@ class Checker {
     require(!config_.output_dir.empty(), "output_dir", "must not be empty");
   }
 
-  // A name is a key in metrics and checkpoints, and a word in log lines.
+  // A name serves as a key in metrics and checkpoints, and as a word in log lines.
   void require_name(std::string_view key, const std::string& name) {
     constexpr std::string_view kAccepted =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";

@@ -53,7 +53,7 @@ void DataConfig::fields(Fields& f) {
              {.minimum = 1, .maximum = 1024, .doc = "batches to prefetch"});
   f.optional("changed_shards", changed_shards,
              {.doc = "what a resumed run does if a corpus that it has read has other shards now, "
-                     "or the same in another order: refuse; accept: go on with them at the row "
+                     "or the same in another order: refuse; accept: continue with them at the row "
                      "where it was"});
 }
 

@@ -1,4 +1,4 @@
-// Which text a run is trained and evaluated on.
+// The text that a run is trained and evaluated on.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace mpt {
 struct CorpusConfig {
   std::string name{};
   std::vector<std::string> files{};  // or globs
-  double weight = 1;                 // its part of the rows, as a ratio to those of the others
+  double weight = 1;                 // share of the rows, relative to the other weights
 
   bool operator==(const CorpusConfig&) const = default;
 
@@ -43,7 +43,7 @@ struct MixturePhaseConfig {
   void fields(Fields& f);
 };
 
-// What a resumed run does whose shards are not those of its checkpoint.
+// How a resumed run treats shards that differ from those of its checkpoint.
 enum class ChangedShards : uint8_t { kRefuse, kAccept };
 template <>
 struct EnumNames<ChangedShards> {
@@ -53,7 +53,7 @@ struct EnumNames<ChangedShards> {
 struct DataConfig {
   std::vector<CorpusConfig> train{};
   std::vector<MixturePhaseConfig> phases{};
-  NamedTexts validation{};  // shards of each set; the name is "" where there is only one
+  NamedTexts validation{};  // shards of each set; the name is "" if there is only one
   std::string tokenizer{};  // "" = none
   bool pack = true;
   Packing packing = Packing::kStream;

@@ -11,8 +11,8 @@
 namespace mpt {
 namespace {
 
-// The model section without what a function of given weights does not depend on, and with what it
-// stands for where a key is left out.
+// The model section without the keys that do not affect a function of given weights, and with the
+// implied values of omitted keys.
 nlohmann::json function_of(LlamaConfig model) {
   model.num_key_value_heads = model.key_value_heads();
   model.head_size = model.head_dim();

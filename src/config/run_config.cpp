@@ -14,12 +14,12 @@
 #include "core/json/config_reader.h"
 #include "core/json/config_writer.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/suggestion.h"
 
 namespace mpt {
 namespace {
 
-// A step has as many tokens as one of all phases on average.
+// Counts a step with the average number of tokens over all phases.
 int64_t steps_for_tokens(int64_t tokens, const RunConfig& config) {
   int64_t same = config.phases.empty() ? config.batch.tokens_per_step
                                        : config.phases.front().batch.tokens_per_step;
@@ -33,12 +33,12 @@ int64_t steps_for_tokens(int64_t tokens, const RunConfig& config) {
   return std::llround(std::ceil(double(tokens) / std::max(mean, 1.0)));
 }
 
-// The last step of a phase of a run of so many.
+// The last step of a phase in a run of `steps` steps.
 int64_t last_step_of(const PhaseConfig& phase, int64_t steps) {
   return std::llround(phase.until * double(steps));
 }
 
-// Each has sections of its own and is checked as a run.
+// Each phase has its own sections and is checked like a run.
 void require_few_phases(const JsonDocument& document) {
   constexpr size_t kMostPhases = 100;
   const auto phases = document.root().find("phases");
@@ -53,7 +53,7 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   JsonDocument document = JsonDocument::load(find_config(path), config_directories());
   for (const std::string& assignment : overrides) document.set(assignment);
   RunConfig config = parse_run_config(document);
-  validate(config);  // what a checkpoint stores of it can be read again
+  validate(config);  // the config that a checkpoint stores can be read again
   return config;
 }
 
@@ -165,7 +165,7 @@ Json run_config_schema() {
                                      {"type", "string"}};
   fields["properties"]["include"] = {
       {"description",
-       "Parts merged left to right, overridden by this file's keys; looked up beside this file, "
+       "Parts merged left to right, overridden by this file's keys; looked up next to this file, "
        "then in ./configs and in the installed configs"},
       {"type", "array"},
       {"items", {{"type", "string"}}}};
@@ -175,7 +175,7 @@ Json run_config_schema() {
 
 std::string schema_text() { return json_text(run_config_schema(), 2) + "\n"; }
 
-// Where a config given by its bare name may be found.
+// Lookup of a config by its bare name.
 
 namespace fs = std::filesystem;
 namespace {
@@ -189,7 +189,7 @@ std::string existing(const fs::path& path) {
   return has_reachable_file(longer) ? longer : "";
 }
 
-// " (did you mean ...?)": the nearest config in these directories, or nothing.
+// " (did you mean ...?)": the nearest config in these directories, or "".
 std::string nearest_config(const fs::path& path, const std::vector<std::string>& directories) {
   std::vector<std::string> names;
   for (const std::string& directory : directories) {
@@ -206,7 +206,7 @@ std::string nearest_config(const fs::path& path, const std::vector<std::string>&
 
 }  // namespace
 
-// An installed program is in <prefix>/bin beside <prefix>/share; a built one is inside the source
+// An installed program is in <prefix>/bin next to <prefix>/share; a built one is inside the source
 // tree.
 std::vector<std::string> config_directories() {
   constexpr int kLevels = 4;

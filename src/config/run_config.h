@@ -3,7 +3,7 @@
 //
 //   RunConfig config = load_run_config("350m_bf16.json", {"optimizer.lr_additive=2e-3"});
 //
-// Guarantees: a config that load_run_config() returns has passed validate(); resolved_json() of it
+// Guarantees: a config returned by load_run_config() has passed validate(); its resolved_json()
 // (run_config_json.h), read again, gives an equal config; every message names the key path and
 // where the key was written.
 #pragma once
@@ -32,7 +32,7 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 
   [[nodiscard]] int64_t rows_per_step() const { return tokens_per_step / seq_len; }
-  // A whole step as long as no number of rows is chosen.
+  // All rows of a step unless a number of rows is set.
   [[nodiscard]] int64_t rows_per_micro_batch() const {
     return micro_batch_rows ? micro_batch_rows : rows_per_step();
   }
@@ -126,7 +126,7 @@ struct EnumNames<DeviceType> {
   static constexpr std::array<std::string_view, 3> kNames{"auto", "cpu", "cuda"};
 };
 
-// Of which layers the codes of weights that FP8 GEMMs read are in memory.
+// Layers whose FP8 weight codes, which FP8 GEMMs read, are in memory.
 enum class Fp8WeightCodes : uint8_t { kAuto, kAllLayers, kOneLayer };
 template <>
 struct EnumNames<Fp8WeightCodes> {
@@ -149,8 +149,8 @@ struct DeviceConfig {
   void fields(Fields& f);
 };
 
-// Who holds optimizer states. optimizer: each rank those of the update blocks it updates; none:
-// every rank holds all.
+// Placement of optimizer states. optimizer: each rank holds those of the update blocks it updates;
+// none: every rank holds all.
 enum class Sharding : uint8_t { kOptimizer, kNone };
 template <>
 struct EnumNames<Sharding> {
@@ -169,7 +169,7 @@ struct DistributedConfig {
   void fields(Fields& f);
 };
 
-// A part of the run with sections of its own; those that it does not give are the run's.
+// A part of the run with its own sections; sections it omits are the run's.
 struct PhaseConfig {
   double until = 1;  // fraction of the run
   PrecisionConfig precision{};
@@ -192,7 +192,7 @@ struct RunConfig {
   OptimizerConfig optimizer{};
   ScheduleConfig schedule{};
   TrainConfig train{};
-  std::vector<PhaseConfig> phases{};  // each with all its sections
+  std::vector<PhaseConfig> phases{};  // each with all sections
   EvalConfig eval{};
   CheckpointConfig checkpoint{};
   LogConfig log{};
@@ -204,11 +204,11 @@ struct RunConfig {
   void fields(Fields& f);
 };
 
-// Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order,
-// validates.
+// Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order, and
+// validates the config.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
-// For a config made in code: throws one Error that lists all problems, of single keys and of
-// combinations. Configs from load_run_config() and parse_run_config() have already passed.
+// Validates a config built in code. Throws one Error that lists all problems, with single keys and
+// with combinations. Configs from load_run_config() and parse_run_config() have already passed.
 void validate(const RunConfig& config);
 // Throws Error if the config names no training shards; only training needs them.
 void require_training_data(const RunConfig& config);
@@ -218,29 +218,29 @@ void require_rows(const BatchConfig& batch, int64_t ranks);
 // Optimizer steps of the whole run.
 int64_t total_steps(const RunConfig& config);
 
-// A phase, or the whole run if it has none.
+// A phase, or the whole run if it has no phases.
 struct RunPhase {
   int64_t first_step = 0;  // steps done when it begins
   int64_t last_step = 0;
   RunConfig config;  // precision, optimizer and batch are those of the phase
 };
 std::vector<RunPhase> run_phases(const RunConfig& config);
-// The number of the phase that makes the step after `steps_done`; at the end of the run, of the
-// last.
+// Returns the number of the phase that makes the step after `steps_done`; at the end of the run, of
+// the last phase.
 size_t phase_after(const std::vector<RunPhase>& phases, int64_t steps_done);
-// Rows that the first `steps` steps read.
+// Rows read by the first `steps` steps.
 int64_t rows_of_steps(const RunConfig& config, int64_t steps);
 // Positions in all steps.
 int64_t total_tokens(const RunConfig& config);
 
-// Rows of a batch of val_loss_family, on any number of ranks.
+// Rows of a val_loss_family batch, on any number of ranks.
 int64_t galore_batch_rows(const RunConfig& config);
 
 // Returns an existing path unchanged; ".json" may be omitted. A bare file name is also looked up in
-// config_directories(). Throws Error listing the places searched and the nearest name there.
+// config_directories(). Throws Error listing the places searched and the nearest name found there.
 std::string find_config(const std::string& path);
-// ./configs, the installed configs, and those of the source tree the program was built in. Includes
-// not found beside the including file are also looked up there.
+// ./configs, the installed configs, and those of the source tree in which the program was built.
+// Includes not found next to the including file are also looked up there.
 std::vector<std::string> config_directories();
 
 }  // namespace mpt

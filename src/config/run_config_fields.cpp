@@ -34,11 +34,12 @@ void TrainConfig::fields(Fields& f) {
               .doc = "length in multiples of 20 tokens per parameter, rounded up to whole steps"});
   f.optional("init_from", init_from,
              {.doc = "start from the weights of this checkpoint, run or imported model, in any "
-                     "stored format, rather than from random ones; a resumed run goes on from "
+                     "stored format, rather than from random ones; a resumed run continues from "
                      "its own checkpoints"});
-  f.optional("init_from_other_rope", init_from_other_rope,
-             {.doc = "accept weights of init_from that were trained with another "
-                     "model.rope_theta or model.rope_scaling, as to go on with a longer context"});
+  f.optional(
+      "init_from_other_rope", init_from_other_rope,
+      {.doc = "accept weights of init_from that were trained with another "
+              "model.rope_theta or model.rope_scaling, as for training on with a longer context"});
   f.optional("nonfinite_policy", nonfinite_policy,
              {.doc = "what to do on a loss or gradient norm that is not finite: stop; skip_step: "
                      "skip the update; rollback: return to the last checkpoint and continue with "
@@ -73,8 +74,8 @@ void TrainConfig::fields(Fields& f) {
                      "has this times the weight of the next; `checkpoint average --ema` writes "
                      "it; 0 = none"});
   f.optional("spike_policy", spike_policy,
-             {.doc = "what to do on a step whose loss or gradient norm stands out of those "
-                     "before it: off; warn; skip_step: skip the update; rollback: return to the "
+             {.doc = "what to do on a spike, a step whose loss or gradient norm is far above the "
+                     "running mean: off; warn; skip_step: skip the update; rollback: return to the "
                      "last checkpoint and continue with the data after the step; stop"});
   f.optional("spike_z", spike_z,
              {.exclusive_minimum = 0,
@@ -135,10 +136,12 @@ void CheckpointConfig::fields(Fields& f) {
               .doc = "also keep checkpoints whose step is a multiple of this, itself a multiple "
                      "of every_steps; 0 = none"});
   f.optional("async", async, {.doc = "write checkpoints while training continues"});
-  f.optional("on_commit", on_commit,
-             {.doc = "command that /bin/sh runs beside training after a checkpoint is saved, with "
-                     "its directory in $MPRETRAIN_CHECKPOINT and its step in $MPRETRAIN_STEP; "
-                     "what it prints is in on_commit.log of the run; empty: none"});
+  f.optional(
+      "on_commit", on_commit,
+      {.doc =
+           "command that /bin/sh runs in parallel with training after a checkpoint is saved, with "
+           "its directory in $MPRETRAIN_CHECKPOINT and its step in $MPRETRAIN_STEP; "
+           "what it prints is in on_commit.log of the run; empty: none"});
 }
 
 void LogConfig::fields(Fields& f) {

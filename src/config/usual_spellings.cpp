@@ -3,7 +3,7 @@
 #include <array>
 
 #include "config/run_config.h"
-#include "core/text.h"
+#include "core/text/suggestion.h"
 
 namespace mpt {
 namespace {

@@ -1,4 +1,4 @@
-// Names that other programs use for config keys and values, so that messages can suggest ours.
+// Other programs' names for config keys and values, so that messages can suggest ours.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace mpt {
 
 const UsualSpellings& usual_spellings();
 
-// The config key path that `word`, not a key path itself, most likely stands for: "steps" ->
+// The config key path that `word`, which is not itself a key path, most likely means: "steps" ->
 // "train.steps", "learning-rate" -> "optimizer.lr_additive".
 std::optional<std::string> config_key_meant_by(std::string_view word);
 

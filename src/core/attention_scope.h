@@ -1,6 +1,6 @@
-// What a token sees of its row. Where rows hold several documents and attention stays within them,
-// `document_begin` says of every token where in its row its document begins: t where one begins at
-// t, else that of token t - 1.
+// Which tokens of its row a token attends to. If rows hold several documents and attention stays
+// within them, `document_begin` gives for every token where in its row its document begins: t if
+// one begins at t, else the value for token t - 1.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace mpt {
 
-// row: all earlier tokens; document: those of its own document.
+// row: all earlier tokens; document: only those of its own document.
 enum class AttentionScope : uint8_t { kRow, kDocument };
 template <>
 struct EnumNames<AttentionScope> {

@@ -13,11 +13,11 @@ struct bf16 {
 MPT_HD float to_float(bf16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
 MPT_HD float to_float(float x) { return x; }
 
-// Nearest, ties to even; any NaN becomes 7FFF; FP32 values beyond the largest BF16 round to
-// infinity.
+// Rounds to nearest, ties to even; any NaN becomes 7FFF; FP32 values beyond the largest BF16 round
+// to infinity.
 MPT_HD bf16 bf16_nearest(float x) {
 #ifdef __CUDA_ARCH__
-  bf16 nearest;  // the same bits in one instruction
+  bf16 nearest;  // same result in one instruction
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(nearest.bits) : "f"(x));
   return nearest;
 #else
@@ -28,9 +28,8 @@ MPT_HD bf16 bf16_nearest(float x) {
 }
 
 // Rounds up with probability (x - lower) / (upper - lower), at a resolution of 16 bits: the upper
-// 16 bits of `word` decide. Infinities and values that are exact in BF16 are unchanged; a NaN
-// becomes 7FFF. Values above the largest BF16 may become infinite (docs/numerics.md "Stochastic
-// rounding").
+// 16 bits of `word` decide. Infinities and values exact in BF16 are unchanged; a NaN becomes 7FFF.
+// Values above the largest BF16 may become infinite (docs/numerics.md "Stochastic rounding").
 MPT_HD bf16 bf16_stochastic(float x, uint32_t word) {
   const uint32_t u = bits_of(x);
   const bool finite = (u & 0x7F800000u) != 0x7F800000u;

@@ -1,9 +1,9 @@
-// The two ways to fail: a user's mistake throws Error; a broken invariant throws LogicError with
+// Two kinds of failure: a user's mistake throws Error; a broken invariant throws LogicError with
 // both values.
 //
 // Error messages name the culprit (file, key, line or shape), what was found and what would be
-// accepted. main() prints either kind on standard error and exits with a non-zero code. Error is
-// caught elsewhere only where there is another way to go on.
+// accepted. main() prints either kind on standard error and exits with a nonzero code. Elsewhere,
+// Error is caught only where execution can continue.
 #pragma once
 
 #include <concepts>

@@ -1,9 +1,9 @@
-// One table per enum gives its spelling in configs, messages, checkpoints and the schema.
+// One table per enum defines its spelling in configs, messages, checkpoints and the schema.
 //
 //   template <>
 //   struct mpt::EnumNames<Shape> { static constexpr std::array kNames{"cosine", "linear"}; };
 //
-// Names are listed in the order of the enumerators, which must count from 0.
+// Names are listed in enumerator order; enumerators must count from 0.
 #pragma once
 
 #include <array>

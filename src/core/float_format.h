@@ -12,25 +12,25 @@
 #include <type_traits>
 
 #include "core/scalar_math.h"
-#include "core/tensor.h"  // first: its enumerators of the same names must not seem to hide these
+#include "core/tensor.h"  // first: otherwise its enumerators of the same names seem to hide these
 
 namespace mpt {
 
-// A code is sign, exponent and mantissa from the highest bit down, as in IEEE-754, so codes of one
-// sign sort like their values. Codes above max_code are infinities and NaNs, where the format has
-// them.
+// A code is sign, exponent and mantissa from the highest bit down, as in IEEE-754, so codes of the
+// same sign sort like their values. Codes above max_code are infinities and NaNs, if the format has
+// any.
 struct FloatFormat {
   int mantissa_bits;
   int exponent_bias;
   uint32_t sign_code;      // the sign bit
   uint32_t max_code;       // code of the largest finite value
   float max_value;         // that value
-  uint32_t overflow_code;  // result of overflow: max_code (saturation) or infinity
-  uint32_t nan_code;       // result for every NaN; the sign is dropped
+  uint32_t overflow_code;  // result on overflow: max_code (saturation) or infinity
+  uint32_t nan_code;       // result for any NaN; the sign is dropped
 
   [[nodiscard]] constexpr int min_exponent() const {
     return 1 - exponent_bias;
-  }  // of normal values
+  }  // for normal values
 };
 
 // OCP's E4M3 ("fn": no infinities), E5M2 and E2M1. E2M1 has no NaN; a NaN becomes its largest
@@ -44,10 +44,10 @@ inline constexpr FloatFormat kBinary16{10, 15, 0x8000, 0x7BFF, 65504.0f, 0x7C00,
 template <FloatFormat kFormat>
 using CodeOf = std::conditional_t<(kFormat.sign_code > 0x80), uint16_t, uint8_t>;
 
-// How to choose between the two neighbours of a value: by the value alone, or by random bits.
+// How to choose between a value's two neighbours: by the value itself, or by random bits.
 struct Nearest {};
 struct RandomBits {
-  uint32_t word;  // its upper bits are used, one for each mantissa bit that is dropped
+  uint32_t word;  // its upper bits are used, one per dropped mantissa bit
 };
 
 // 2^exponent, which must be a normal FP32 value.
@@ -55,8 +55,8 @@ constexpr MPT_HD float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// Rounds a magnitude below the format's normal range to a multiple of its smallest subnormal. To
-// nearest: adding 2^23 of these units makes FP32 itself round to an integer number of them.
+// Rounds a magnitude below the format's normal range to a multiple of its smallest subnormal. For
+// round to nearest, adding 2^23 of these units makes FP32 itself round to a whole number of them.
 template <FloatFormat kFormat>
 MPT_HD uint32_t round_subnormal(float magnitude, Nearest) {
   constexpr float kShift = power_of_two(kFormat.min_exponent() - kFormat.mantissa_bits + 23);
@@ -84,8 +84,8 @@ MPT_HD uint32_t increment(uint32_t, RandomBits random) {
   return random.word >> (32 - kDropped);
 }
 
-// The code of x. Values beyond the largest, and infinities, become overflow_code with their sign.
-// Underflow and -0 keep their sign. A carry moves away from zero.
+// Returns the code of x. Values beyond the largest, and infinities, become overflow_code with their
+// sign. Underflow and -0 keep their sign. A carry moves away from zero.
 template <FloatFormat kFormat, class D>
 MPT_HD CodeOf<kFormat> round_to(float x, D dither) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
@@ -105,7 +105,7 @@ MPT_HD CodeOf<kFormat> round_to(float x, D dither) {
   return static_cast<CodeOf<kFormat>>(magnitude > 0x7F800000u ? kNaN : signed_code);
 }
 
-// The value of a code, whose unused upper bits must be zero.
+// Returns the value of a code, whose unused upper bits must be zero.
 template <FloatFormat kFormat>
 MPT_HD float decode(uint32_t code) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
@@ -115,16 +115,16 @@ MPT_HD float decode(uint32_t code) {
   constexpr float kMinNormal = power_of_two(kFormat.min_exponent());
   const uint32_t magnitude = code & (kSign - 1u);
   const bool subnormal = magnitude < kMinNormalCode;
-  // A subnormal's mantissa is read with the smallest normal exponent, whose implicit leading one is
-  // then subtracted: exact, and it avoids FP32 subnormals, which cost a hundred cycles each.
+  // Reads a subnormal's mantissa with the smallest normal exponent, then subtracts its implicit
+  // leading one: exact, and avoids FP32 subnormals, which cost a hundred cycles each.
   const uint32_t shifted = (magnitude << kDropped) + (subnormal ? kRebias + (1u << 23) : kRebias);
   const uint32_t special = magnitude > kMaxCode ? 0x7F800000u : 0u;
   const float value = float_of(shifted | special) - (subnormal ? kMinNormal : 0.0f);
   return float_of(bits_of(value) | ((code & kSign) != 0 ? 0x80000000u : 0u));
 }
 
-// Rounds x >= 0 up: the smallest finite value >= x, or the largest finite value if there is none.
-// Never zero for x > 0.
+// Rounds x >= 0 up to the smallest finite value >= x, or to the largest finite value if there is
+// none. Never zero for x > 0.
 template <FloatFormat kFormat>
 MPT_HD CodeOf<kFormat> round_up_to(float x) {
   constexpr uint32_t kMaxCode = kFormat.max_code;
@@ -138,8 +138,8 @@ MPT_HD uint16_t fp16_nearest(float x) { return round_to<kBinary16>(x, Nearest{})
 MPT_HD uint16_t fp16_up(float x) { return round_up_to<kBinary16>(x); }
 MPT_HD float fp16_decode(uint16_t code) { return decode<kBinary16>(code); }
 
-// OCP's E8M0, the scale format of microscaling: a bare exponent, 2^(code - 127); 255 is NaN.
-// Exponents out of range are clamped.
+// OCP's E8M0, the scale format of microscaling: a bare exponent, 2^(code - 127); 255 is NaN. Clamps
+// exponents out of range.
 MPT_HD uint8_t e8m0_code(int exponent) {
   return static_cast<uint8_t>(clamp_to(exponent, -127, 127) + 127);
 }

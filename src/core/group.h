@@ -1,12 +1,12 @@
-// A group is the set of lanes that work on one row or one update block. Formulas are templates over
+// A group is the set of lanes working on one row or one update block. Formulas are templates over
 // it.
 //
 // Row formulas use each(), sum() and max(), which take a whole index range and distribute it over
 // the lanes. Update-block formulas (optimizer, quantisation) own kUpdateBlock consecutive elements,
-// lane l holding elements [l * kUpdateBlock / kLanes, (l + 1) * kUpdateBlock / kLanes). There only
-// reduce_max() crosses lanes, over all of them or over aligned runs of them (a scale block). A
-// maximum is exact and order-independent, so an update block gives the same bits for any number of
-// lanes.
+// with lane l holding elements [l * kUpdateBlock / kLanes, (l + 1) * kUpdateBlock / kLanes). There,
+// only reduce_max() crosses lanes, over all of them or over aligned runs of them (a scale block). A
+// maximum is exact and order-independent, so the bits of an update block do not depend on the
+// number of lanes.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@
 
 namespace mpt {
 
-// Elements of an update block: consecutive elements of one row; the last block of a row may be
-// shorter. A multiple of every scale block size.
+// Elements of an update block: consecutive elements of one row; a row's last block may be shorter.
+// A multiple of every scale block size.
 inline constexpr int kUpdateBlock = 256;
 
-// Contiguous memory that one row of a formula reads or writes; used for prefetching.
+// Contiguous memory read or written by one row of a formula; used for prefetching.
 struct RowMemory {
   const std::byte* first;
   int64_t bytes, left = bytes;
@@ -47,20 +47,19 @@ struct SerialGroup {
     for (int64_t i = 0; i < n; ++i) f(i);
   }
 
-  // The sum of f(i), in an order that depends only on n: 32 running sums, then a tree. The bits are
-  // the same on every instruction set if f rounds the same (exact layers contract nothing into the
+  // Sum of f(i), in an order that depends only on n: 32 running sums, then a tree. The bits are the
+  // same on every instruction set if f rounds the same (exact layers contract nothing into the
   // additions).
   template <class F>
   static auto sum(int64_t n, const F& f) {
     return reduce<0>(n, f, [](auto a, auto b) { return a + b; });
   }
-  // The maximum of f(i); -Inf when n is 0. NaNs are ignored.
+  // Maximum of f(i); -Inf when n is 0. NaNs are ignored.
   template <class F>
   static auto max(int64_t n, const F& f) {
     return reduce<1>(n, f, [](auto a, auto b) { return max_of(b, a); });
   }
-  // The maximum of x over the aligned run of `lanes` lanes (a power of two) that contains this
-  // lane.
+  // Maximum of x over the aligned run of `lanes` lanes (a power of two) containing this lane.
   static float reduce_max(float x, int /*lanes*/ = kLanes) { return x; }
 
  private:

@@ -1,12 +1,12 @@
 // Marks functions compiled for the host and, under nvcc, for the device as well.
 #pragma once
 
-// For functions called in hot loops: an out-of-line call would prevent vectorisation. A macro,
+// For functions called in hot loops, where an out-of-line call would prevent vectorisation. A macro
 // because clang-format mistakes the attribute after a lambda for Objective-C.
 #define MPT_ALWAYS_INLINE __attribute__((always_inline))
 
-// For templates that run rarely and have many instances: the host compiler keeps them small, which
-// takes half the time of making them fast.
+// For templates that run rarely but have many instances: the host compiler keeps them small, which
+// takes half the compile time of making them fast.
 #if defined(__CUDACC__)
 #define MPT_COLD
 #else

@@ -18,15 +18,15 @@ struct EnumNames<ParamKind> {
 };
 
 struct ParamSpec {
-  std::string name;  // Hugging Face's
+  std::string name;  // Hugging Face's name
   ParamKind kind;
   int64_t rows;  // logical shape [rows, cols]; a vector is one row
   int64_t cols;
   int64_t physical_rows;  // stored shape; elements beyond the logical shape are always +0
   int64_t physical_cols;
   int64_t fused = 1;       // this and the next fused-1 parameters are stored as one matrix
-  bool tied = false;       // an embedding that is the head as well
-  uint32_t tensor_id = 0;  // position in the list, and the tensor coordinate of random counters
+  bool tied = false;       // an embedding that also serves as the head
+  uint32_t tensor_id = 0;  // index in the list; the tensor coordinate of random counters
 
   [[nodiscard]] int64_t elements() const { return rows * cols; }
   [[nodiscard]] int64_t physical_elements() const { return physical_rows * physical_cols; }

@@ -24,7 +24,7 @@ MPT_ALWAYS_INLINE MPT_HD void prefetch(const void* first, int64_t bytes) {
     __builtin_prefetch(memory + byte, kUse == Use::kWrite, kCache == Cache::kFirst ? 3 : 2);
 }
 
-// In a loop over contiguous elements, currently at `at`: prefetches the elements that it reaches
+// For a loop over contiguous elements, currently at `at`: prefetches the elements reached
 // kPrefetchDistance bytes later.
 inline constexpr int64_t kPrefetchDistance = 4096;
 

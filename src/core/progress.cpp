@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "core/io/standard_error.h"
-#include "core/text.h"
+#include "core/text/utf8.h"
+#include "core/text/units.h"
 
 namespace mpt {
 namespace {
@@ -33,7 +34,7 @@ std::string plain_line(const ProgressLine& line) {
   return std::string(line.label) + behind_bar(line);
 }
 
-// Cut between characters; each counts as a column for every byte it has.
+// Cuts between characters; a character counts as one column per byte.
 std::string first_columns(const std::string& text, int64_t columns) {
   if (int64_t(text.size()) <= columns) return text;
   const auto kept = size_t(std::max<int64_t>(columns, 0));
@@ -78,31 +79,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string format_duration(double seconds) {
-  if (!(seconds >= 0) || seconds > 1e9) return "?";
-  const auto s = static_cast<int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{}s", s);
-  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
-  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
-  return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
-}
-
-std::string format_count(double count) {
-  // Switch to the next unit where rounding to the digits shown would give 1000.
-  if (count < 999.5) return fmt::format("{:.0f}", count);
-  if (count < 999.95e3) return fmt::format("{:.1f}k", count / 1e3);
-  if (count < 999.95e6) return fmt::format("{:.1f}M", count / 1e6);
-  return fmt::format("{:.2f}G", count / 1e9);
-}
-
-std::string format_bytes(double bytes) {
-  constexpr double kMost = 1023.95;  // shown as 1023.9
-  if (bytes < 1023.5) return fmt::format("{:.0f} B", bytes);
-  if (bytes < kMost * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
-  if (bytes < kMost * 1024 * 1024) return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024));
-  return fmt::format("{:.2f} GiB", bytes / (1024.0 * 1024 * 1024));
-}
-
 bool Progress::on_terminal() {
   static const bool terminal = isatty(STDERR_FILENO) != 0;
   return terminal;
@@ -125,7 +101,7 @@ void Progress::update(int64_t done, const std::string& note) {
 
 void Progress::draw(int64_t done, const std::string& note) {
   const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
-  // The last column stays free: some terminals begin a new line with it.
+  // Leaves the last column free: some terminals wrap after writing to it.
   const int64_t columns = terminal_columns() - 1;
   std::string line;
   if (options_.total > 0) {
@@ -165,12 +141,6 @@ void Progress::finish(const std::string& note) {
   const std::lock_guard drawn(drawn_mutex);
   write_to_standard_error("\n");
   bar_is_drawn = false;
-}
-
-int64_t resident_bytes() {
-  std::ifstream pages("/proc/self/statm");
-  int64_t total = 0, resident = 0;
-  return pages >> total >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 }  // namespace mpt

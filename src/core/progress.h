@@ -1,5 +1,5 @@
-// Progress of a long operation: on a terminal one line that renews itself, with a bar and the
-// remaining time, as wide as the terminal at most; in a log an occasional plain line.
+// Progress of a long operation: on a terminal, one line that is redrawn, with a bar and the
+// remaining time, at most as wide as the terminal; in a log, an occasional plain line.
 //
 //   Progress progress({.label = "tokenize", .total = bytes});
 //   progress.update(done, fmt::format("{} tokens/s", rate));
@@ -16,10 +16,6 @@
 #include <vector>
 
 namespace mpt {
-
-std::string format_duration(double seconds);  // "42s", "3m05s", "2h07m"
-std::string format_count(double count);       // "950", "1.5k", "12.3M", "4.00G"
-std::string format_bytes(double bytes);       // "512 B", "1.5 MiB"
 
 double seconds_since(std::chrono::steady_clock::time_point start);
 
@@ -44,7 +40,8 @@ class Progress {
   // Draws the final state and ends the line. The destructor calls it if needed.
   void finish(const std::string& note = "");
 
-  // Removes the bar that was drawn last, if one is on the terminal; for whoever writes there.
+  // Removes the last bar drawn, if it is still on the terminal; for anything else that writes
+  // there.
   static void clear_drawn();
 
   static bool on_terminal();
@@ -62,33 +59,27 @@ class Progress {
   bool finished_ = false;
 };
 
-// What a line of progress shows.
+// Contents of a progress line.
 struct ProgressLine {
   std::string_view label;
-  double share;  // done of the total, from 0 to 1
+  double share;  // fraction done, from 0 to 1
   double left_s;
   std::string_view note{};
 };
 // "nano [=====>    ]  52.0% | 3m05s left | loss 3.21", at most `columns` wide: the bar gets what
-// texts leave, up to 40 columns, and goes where that is too little; then the end is cut.
+// the texts leave, up to 40 columns, and is dropped if that is too little; then the end is cut.
 std::string progress_line(const ProgressLine& line, int64_t columns);
 
-// Columns of the terminal on standard error, asked anew as a window changes its size; more than any
-// line has where it is no terminal.
+// Columns of the terminal on standard error, queried on every call because windows are resized; if
+// it is no terminal, more than any line has.
 int64_t terminal_columns();
 
-// A column of a log line; those of the highest rank go first where there is no room.
+// Column of a log line; the highest ranks are dropped first if there is no room.
 struct Column {
   std::string text;
   int64_t rank;
 };
-// "a | b | c" of the columns for which `width` has room, one at least.
+// "a | b | c": the columns that fit in `width`, at least one.
 std::string columns_that_fit(std::vector<Column> columns, int64_t width);
-
-// Memory use of this process.
-
-// Resident bytes, shared libraries included (/proc/self/statm, proc(5)); 0 if the system does not
-// report them.
-int64_t resident_bytes();
 
 }  // namespace mpt

@@ -26,7 +26,7 @@ MPT_HD float float_of(uint32_t u) {
   return x;
 }
 
-// Maximum and minimum that return the second argument when the first is NaN (one instruction on x86
+// Maximum and minimum that return the second argument if the first is NaN (one instruction on x86
 // and NVIDIA).
 template <class T>
 MPT_HD T max_of(T a, T b) {
@@ -71,15 +71,15 @@ template <class T>
 }
 
 // e^x within 2 ulp (1.01 measured) for every x: subnormal below -87.33, 0 from -104 down, +Inf
-// above 88.73; NaN stays NaN. On the GPU the math library's, equally accurate in a third of the
+// above 88.73; NaN stays NaN. The GPU uses the math library's, equally accurate in a third of the
 // instructions.
 MPT_HD float exp_of(float x) {
 #ifdef MPT_ON_GPU
   return std::exp(x);
 #else
-  const float clamped = min_of(89.0f, max_of(-104.0f, x));  // a NaN passes through both
+  const float clamped = min_of(89.0f, max_of(-104.0f, x));  // NaN passes through both
   const auto [shifted, fraction] = exp_parts(clamped, 0.0f);
-  // Apply 2^n as two factors, because n ranges from -150 to 128.
+  // Applies 2^n as two factors, because n ranges from -150 to 128.
   const int32_t exponent = static_cast<int32_t>(bits_of(shifted)) - 0x4B400000;
   const int32_t half = exponent >> 1;
   const float lower = float_of(static_cast<uint32_t>(half + 127) << 23);
@@ -87,34 +87,11 @@ MPT_HD float exp_of(float x) {
   return fraction * lower * upper;
 #endif
 }
-// The formulas are also evaluated in double and complex double by the derivative tests.
+// The derivative tests also evaluate the formulas in double and complex double.
 template <class T>
 MPT_HD T exp_of(T x) {
   using std::exp;
   return exp(x);
-}
-
-// The exponential in softmax, where the argument is a score minus the maximum.
-
-// Constants of softmax_exp, shared with its vector version.
-namespace softmax {
-inline constexpr float kLeast = -104.0f;                // e^x is 0 from there down
-inline constexpr float kBias = 64.0f;                   // added to the exponent of the power of two
-inline constexpr float kUnbias = 0x1p-64f;              // removes the bias again
-inline constexpr uint32_t kExponentOfOne = 0x3F800000;  // 127 << 23: the bits of 1.0f
-}  // namespace softmax
-
-// Bit-identical to exp_of for x <= 40, in two thirds of the instructions: 2^(n + 64) is a float for
-// every n down to where e^x underflows to 0, so one exact factor and one that rounds suffice.
-// Undefined for larger x. For several vectors at once see row_vector.h.
-MPT_HD float softmax_exp(float x) {
-#ifdef MPT_ON_GPU
-  return std::exp(x);
-#else
-  const auto [shifted, fraction] =
-      exp_parts(max_of(softmax::kLeast, x), softmax::kBias);  // a NaN passes
-  return fraction * float_of((bits_of(shifted) << 23) + softmax::kExponentOfOne) * softmax::kUnbias;
-#endif
 }
 
 }  // namespace mpt

@@ -1,5 +1,5 @@
-// Hashes for tables whose keys come from files: they depend on a number drawn when the program
-// starts, so that nobody can write a file whose keys collide. No result may depend on them.
+// Hashes for tables whose keys come from files. They depend on a number drawn at program start, so
+// that nobody can craft a file whose keys collide. No result may depend on them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct HashSeed {
   static const HashSeed& of_process();
 };
 
-// All bits of the key decide each of the upper half of the result.
+// Every bit of the key affects all bits of the result's upper half.
 inline uint64_t seeded_hash(uint64_t key, const HashSeed& seed) {
   key = (key + seed.added) * seed.factor;
   key = (key ^ key >> 32) * seed.factor;

@@ -1,4 +1,4 @@
-// A tensor view: address, element type and shape. It owns nothing and is independent of the device.
+// Non-owning, device-independent tensor view: address, element type and shape.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ constexpr int64_t size_of(DType type) {
 inline constexpr int32_t kIgnoreTarget = -1;
 
 // Row-major matrix view [rows, cols]; `stride` is the distance between rows in elements. A vector
-// is one row. data is null in a planned (not allocated) tensor.
+// is a single row. data is null in a planned (unallocated) tensor.
 struct Tensor {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -59,31 +59,5 @@ struct Tensor {
     return {data ? data + first * stride * size_of(dtype) : nullptr, dtype, count, cols, stride};
   }
 };
-
-// Named tensors, which models and optimizers hand to checkpoints.
-
-struct NamedTensor {
-  std::string name;  // "model.layers.0.self_attn.q_proj.weight", "m/model.norm.weight"
-  Tensor tensor;     // logical elements (padding excluded by its stride)
-  int rank = 2;      // 1: saved with shape [cols], 2: with shape [rows, cols]
-
-  [[nodiscard]] std::vector<int64_t> shape() const {
-    return rank == 1 ? std::vector{tensor.cols} : std::vector{tensor.rows, tensor.cols};
-  }
-};
-
-// A range of consecutive elements of a tensor in packed order: the part that one rank holds, or all
-// of it.
-struct TensorPart {
-  NamedTensor whole;  // only the elements of the part need to be in memory
-  int64_t first = 0;  // element
-  int64_t count = 0;  // elements
-
-  [[nodiscard]] bool is_whole() const { return first == 0 && count == whole.tensor.elements(); }
-};
-inline TensorPart whole_part(NamedTensor tensor) {
-  const int64_t elements = tensor.tensor.elements();
-  return {std::move(tensor), 0, elements};
-}
 
 }  // namespace mpt

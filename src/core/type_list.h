@@ -1,4 +1,4 @@
-// A list of types from which enumerations, variants and instantiations are derived.
+// List of types from which enumerations, variants and instantiations are derived.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct TypeList {
   template <size_t i>
   using At = std::tuple_element_t<i, std::tuple<T...>>;
   using Variant = std::variant<T...>;
-  // The index of U, which must occur exactly once.
+  // Index of U, which must occur exactly once.
   template <class U>
   requires((std::is_same_v<T, U> + ...) == 1) static constexpr size_t kIndex = [] {
     size_t before = 0;
@@ -23,12 +23,12 @@ struct TypeList {
     return before;
   }();
 
-  // f(std::type_identity<T>{}) for every type, in order.
+  // Calls f(std::type_identity<T>{}) for every type, in order.
   template <class F>
   static constexpr void each(const F& f) {
     (f(std::type_identity<T>{}), ...);
   }
-  // Calls f for the type at `index` only; returns whether there is one.
+  // Calls f for the type at `index` only; returns whether that exists.
   template <class F>
   static constexpr bool with(size_t index, const F& f) {
     size_t i = 0;

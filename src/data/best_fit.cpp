@@ -10,12 +10,12 @@
 namespace mpt {
 namespace {
 
-// Rows that still take pieces.
+// Rows that can still take pieces.
 class OpenRows {
  public:
   explicit OpenRows(int64_t capacity) : capacity_(capacity) {}
 
-  // The row that a piece goes into.
+  // Picks the row for a piece.
   int64_t place(int64_t tokens) {
     const auto found = open_.lower_bound({tokens, 0});
     if (found == open_.end()) return open(tokens);
@@ -27,7 +27,7 @@ class OpenRows {
     return row;
   }
   [[nodiscard]] int64_t rows() const { return rows_; }
-  // Room left in all rows.
+  // Room left, summed over all rows.
   [[nodiscard]] int64_t room() const { return room_; }
 
  private:
@@ -48,7 +48,7 @@ class OpenRows {
   std::set<Row> open_;
 };
 
-// Of a document of n tokens: neighbouring pieces share a token.
+// Pieces of an n-token document; adjacent pieces share a token.
 int64_t pieces_of_document(int64_t n, int64_t seq_len) {
   return std::max<int64_t>((n - 1 + seq_len - 1) / seq_len, 1);
 }
@@ -72,7 +72,7 @@ TokenRange BestFitPlan::document(const TokenStream& stream, int64_t number) cons
   return {0, stream.document_begin(0)};
 }
 
-// In the order of the stream.
+// Places pieces in stream order.
 std::vector<uint32_t> BestFitPlan::rows_of_pieces(const TokenStream& stream) {
   std::vector<uint32_t> rows;
   rows.reserve(static_cast<size_t>(documents_));
@@ -94,12 +94,12 @@ std::vector<uint32_t> BestFitPlan::rows_of_pieces(const TokenStream& stream) {
   return rows;
 }
 
-// Counting sort, which keeps the order of the stream within a row.
+// Counting sort; stable, so a row's pieces stay in stream order.
 void BestFitPlan::sort_pieces(std::span<const uint32_t> row_of_piece) {
   for (const uint32_t row : row_of_piece) ++first_of_row_[row + size_t{1}];
   std::partial_sum(first_of_row_.begin(), first_of_row_.end(), first_of_row_.begin());
   pieces_.resize(row_of_piece.size());
-  // Every begin is moved to its end, which is the next row's begin, and moved back.
+  // Scattering advances every row's begin to its end, the next row's begin; rotate shifts it back.
   for (size_t piece = 0; piece < row_of_piece.size(); ++piece)
     pieces_[static_cast<size_t>(first_of_row_[row_of_piece[piece]]++)] =
         static_cast<uint32_t>(piece);
@@ -115,7 +115,7 @@ std::span<const uint32_t> BestFitPlan::pieces_of(int64_t row) const {
 }
 
 TokenRange BestFitPlan::range_of(const TokenStream& stream, uint32_t piece) const {
-  // The last document that was cut and does not begin after the piece.
+  // The last cut document that begins at or before the piece.
   const auto after =
       std::upper_bound(cuts_.begin(), cuts_.end(), int64_t{piece},
                        [](int64_t number, const Cut& cut) { return number < cut.first_piece; });

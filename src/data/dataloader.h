@@ -1,7 +1,7 @@
 // Batches of consecutive global sequences, or one rank's rows of them, prefetched by a thread.
 //
-// The cursor, the first sequence of the next batch, is the loader's whole state: seek(cursor()) on
-// a fresh loader continues with the same tokens, even if the batch size or the number of ranks
+// The cursor (the first sequence of the next batch) is the loader's entire state: seek(cursor()) on
+// a fresh loader continues with the same tokens, even if the batch size or number of ranks has
 // changed.
 #pragma once
 
@@ -23,15 +23,15 @@ struct Batch {
   int64_t rows = 0;
   int64_t seq_len = 0;
   std::vector<int32_t> tokens;   // [rows, seq_len]
-  std::vector<int32_t> targets;  // [rows, seq_len], kIgnoreTarget where there is none
-  // [rows, seq_len], where in its row the document of a token begins; empty if attention is not
-  // kept within documents.
+  std::vector<int32_t> targets;  // [rows, seq_len]; kIgnoreTarget where there is none
+  // [rows, seq_len]: start of each token's document within its row; empty unless attention is
+  // restricted to documents.
   std::vector<int32_t> document_begin{};
   int64_t valid_targets =
-      0;  // targets other than kIgnoreTarget, of the whole batch even in a slice
+      0;  // targets other than kIgnoreTarget; counts the whole batch, even in a slice
   int64_t first_sequence = 0;  // global number of row 0
-  // Hash of tokens, targets and beginnings: a sum over rows, so the hashes of a batch's slices add
-  // up to that of the batch.
+  // Hash of tokens, targets and document starts. It is a sum over rows, so the hashes of a batch's
+  // slices add up to the batch's hash.
   uint64_t hash = 0;
 };
 
@@ -40,37 +40,37 @@ struct RowSlice {
   int64_t first = 0;
   int64_t rows = 0;
 };
-// The rows of rank `rank` of `ranks`: as even as possible, in rank order.
+// Rows of rank `rank` out of `ranks`: split as evenly as possible, in rank order.
 inline RowSlice slice_of(int64_t rows, int64_t rank, int64_t ranks) {
   const int64_t first = rows * rank / ranks;
   return {first, rows * (rank + 1) / ranks - first};
 }
 
-// Reads sequences [first_sequence, first_sequence + rows) as a DataLoader would, without a thread.
-// For evaluation.
+// Reads sequences [first_sequence, first_sequence + rows) like a DataLoader, but without a thread.
+// Used for evaluation.
 Batch read_batch(const RowSource& source, int64_t first_sequence, int64_t rows);
 
 class DataLoader {
  public:
   struct Options {
     int64_t rows_per_batch = 1;
-    int64_t prefetch_batches = 2;  // 0: no prefetch, peek() and next() read
+    int64_t prefetch_batches = 2;  // 0: no prefetch; peek() and next() read
     int64_t first_sequence = 0;
-    std::optional<RowSlice> slice{};  // rows read of each batch; none: all
+    std::optional<RowSlice> slice{};  // rows read from each batch; nullopt: all
   };
   DataLoader(std::shared_ptr<const RowSource> source, const Options& options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // The batch that next() returns, once it is read. Rethrows errors from reading it; the cursor
-  // stays before it. Valid until the next call.
+  // Waits for the batch that next() will return. Rethrows read errors and leaves the cursor before
+  // that batch. Valid until the next call.
   const Batch& peek();
-  // Throws as peek() does.
+  // Throws like peek().
   Batch next();
   [[nodiscard]] int64_t cursor() const { return cursor_; }
   void seek(int64_t first_sequence);
-  // Goes on with other rows.
+  // Continues with a different row source.
   void seek(std::shared_ptr<const RowSource> source, int64_t first_sequence);
 
  private:
@@ -86,7 +86,7 @@ class DataLoader {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Batch> ready_;
-  std::exception_ptr failure_;  // of the batch after those in ready_; the thread has ended
+  std::exception_ptr failure_;  // for the batch after those in ready_; the thread has exited
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -17,7 +17,7 @@ constexpr int64_t kMostManifestBytes = int64_t{64} << 20;
 constexpr size_t kMostNameBytes = 100;
 constexpr int64_t kMostCount = int64_t{1} << 53;  // exact in every JSON parser
 
-// Typed access to one JSON object of the manifest; errors name the file and the path of the field.
+// Typed access to a JSON object in the manifest; errors name the file and the field's path.
 class Fields {
  public:
   Fields(const std::string& file, std::string where, const json& object)
@@ -75,8 +75,7 @@ class Fields {
   const json& object_;
 };
 
-// A file name in the manifest's own directory, so that a manifest cannot make the program read
-// elsewhere.
+// Requires a bare file name, so that a manifest cannot make the program read outside its directory.
 std::string plain_name(const Fields& fields, const char* key, const std::string& path) {
   const std::string name = fields.text(key);
   if (name.empty() || name != std::filesystem::path(name).filename())
@@ -158,7 +157,7 @@ void Manifest::save(const std::string& path, FileSystem& fs) const {
                        {"eos_id", tokenizer.eos_id}}},
                      {"splits", splits_json},
                      {"options", options.is_null() ? json::object() : options}};
-  // Paths among the options may be invalid UTF-8, which must not prevent writing the manifest.
+  // Paths in the options may be invalid UTF-8; that must not prevent writing the manifest.
   write_file_atomically(fs, path, bytes_of(json_text(content, 2) + "\n"));
 }
 

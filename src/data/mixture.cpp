@@ -13,7 +13,7 @@
 namespace mpt {
 namespace {
 
-// Weights as rows in a cycle, before rounding.
+// Weights as unrounded rows per cycle.
 std::map<std::string, double> exact_shares(const std::map<std::string, double>& weights) {
   double sum = 0;
   for (const auto& [name, weight] : weights) {
@@ -23,7 +23,7 @@ std::map<std::string, double> exact_shares(const std::map<std::string, double>& 
   }
   if (!(sum > 0) || !std::isfinite(sum))
     throw error("the weights add up to {}; expected more than 0", sum);
-  constexpr double kRounding = 1e-9;  // of the sum, which makes 0.001 of 1 a little less
+  constexpr double kRounding = 1e-9;  // relative to the sum: 0.001 of 1 comes out slightly low
   std::map<std::string, double> exact;
   for (const auto& [name, weight] : weights) {
     exact[name] = weight / sum * kRowsPerCycle + (weight > 0 ? kRounding : 0);
@@ -39,7 +39,7 @@ std::map<std::string, double> exact_shares(const std::map<std::string, double>& 
 
 CycleShares shares_of(const std::map<std::string, double>& weights) {
   CycleShares shares;
-  std::vector<std::pair<double, std::string>> remainders;  // negative: the largest comes first
+  std::vector<std::pair<double, std::string>> remainders;  // negated: the largest comes first
   int64_t left = kRowsPerCycle;
   for (const auto& [name, exact] : exact_shares(weights)) {
     left -= shares[name] = static_cast<int64_t>(exact);
@@ -50,9 +50,9 @@ CycleShares shares_of(const std::map<std::string, double>& weights) {
   return shares;
 }
 
-// Tijdeman's algorithm for the chairman assignment problem (Discrete Mathematics 32, 1980): of the
-// corpora that may have row n without getting ahead of their share by a whole row, the one that
-// must have it soonest. No corpus is ever off its share by more than 1 - 1/(2k - 2) rows.
+// Tijdeman's algorithm for the chairman assignment problem (Discrete Mathematics 32, 1980): among
+// the corpora that can take row n without getting a full row ahead of their share, picks the one
+// that must have it soonest. No corpus is ever off its share by more than 1 - 1/(2k - 2) rows.
 MixtureOrder::Cycle MixtureOrder::cycle_of(const CycleShares& shares) {
   Cycle cycle;
   std::copy_if(shares.begin(), shares.end(), std::back_inserter(cycle.shares),
@@ -61,11 +61,11 @@ MixtureOrder::Cycle MixtureOrder::cycle_of(const CycleShares& shares) {
   const int64_t scale = std::max<int64_t>(2 * corpora - 2, 1);
   std::vector<int64_t> had(static_cast<size_t>(corpora));
   for (int64_t n = 1; n <= kRowsPerCycle; ++n) {
-    // How far a corpus is behind its share of n rows, times `scale` and kRowsPerCycle.
+    // How far a corpus lags its share of n rows, scaled by `scale` and kRowsPerCycle.
     const auto behind = [&](size_t i) {
       return scale * (n * cycle.shares[i].second - kRowsPerCycle * had[i]);
     };
-    // Rows until the corpus must have had one more, a fraction with its share as denominator.
+    // Rows until the corpus must have had one more, as a fraction with its share as denominator.
     const auto slack = [&](size_t i) { return (scale - 1) * kRowsPerCycle - behind(i); };
     size_t chosen = had.size();
     for (size_t i = 0; i < had.size(); ++i) {

@@ -1,13 +1,13 @@
-// Rows of several corpora in one order, each corpus by its weight: the rows of a training run.
+// Interleaves the rows of several corpora by weight into the row order of a training run.
 //
-// Every 1,000 rows hold a whole number of rows of each corpus, spread as evenly as whole numbers
-// can be: after any n rows of such a cycle, a corpus has had less than one row more or less than
-// its share of n, and all cycles of a segment are alike, so any 1,000 consecutive rows hold exactly
-// those numbers. Row k of a corpus is its SequenceSource's sequence k, so each corpus has its own
-// epochs and its own shuffling.
+// Every cycle of 1,000 rows holds a whole number of rows of each corpus, spread as evenly as whole
+// numbers allow: after any n rows of a cycle, a corpus is less than one row off its share of n. All
+// cycles of a segment are alike, so any 1,000 consecutive rows hold exactly those numbers. Row k of
+// a corpus is sequence k of its SequenceSource, so each corpus has its own epochs and its own
+// shuffling.
 //
-// Which row of which corpus a global row is depends on the order's segments and on nothing else:
-// not on the batch size, ranks or threads.
+// The mapping from a global row to a corpus and row depends only on the order's segments, not on
+// the batch size, ranks or threads.
 #pragma once
 
 #include <array>
@@ -27,15 +27,15 @@ namespace mpt {
 
 inline constexpr int64_t kRowsPerCycle = 1000;
 
-// Rows in a cycle of each corpus, by its name; they add up to kRowsPerCycle.
+// Rows per cycle for each corpus, keyed by name; they sum to kRowsPerCycle.
 using CycleShares = std::map<std::string, int64_t>;
 
-// The shares nearest to the weights, which need not add up to 1 (largest remainders; of equal ones,
-// the first name). Throws Error if a weight is negative, not finite or comes to less than one row
-// in a cycle without being 0, or if all are 0.
+// Rounds the weights, which need not sum to 1, to the nearest shares (largest remainder; ties go to
+// the first name). Throws Error if a weight is negative, not finite, or nonzero but less than one
+// row per cycle, or if all are 0.
 CycleShares shares_of(const std::map<std::string, double>& weights);
 
-// From a global row on, rows are drawn by these shares.
+// Shares that apply from a global row on.
 struct MixtureSegment {
   int64_t first_row;
   CycleShares shares;
@@ -50,7 +50,7 @@ class MixtureOrder {
     int64_t row;
   };
 
-  // The first segment begins at row 0, each later one after the one before it.
+  // The first segment must start at row 0, and each later one after its predecessor.
   explicit MixtureOrder(std::vector<MixtureSegment> segments);
 
   [[nodiscard]] Place place(int64_t global_row) const;
@@ -58,8 +58,9 @@ class MixtureOrder {
   [[nodiscard]] int64_t rows_of(const std::string& corpus, int64_t rows) const;
   [[nodiscard]] const std::vector<MixtureSegment>& segments() const { return segments_; }
 
-  // What a run does that has taken `rows` rows of `former` and goes on by this order: `former` up
-  // to there, then this one. Where both have the same shares there, no cycle begins anew.
+  // The order for a run that has taken `rows` rows of `former` and continues with this order:
+  // `former` up to there, then this one. If both have the same shares at that point, no new cycle
+  // begins.
   [[nodiscard]] MixtureOrder continuing(const MixtureOrder& former, int64_t rows) const;
 
   // [{"first_row": 0, "rows_of_1000": {"books": 200, "web": 800}}, ...]
@@ -70,7 +71,7 @@ class MixtureOrder {
   bool operator==(const MixtureOrder& other) const { return segments_ == other.segments_; }
 
  private:
-  // A segment's cycle: which corpus each of its rows is of, and how many rows of it precede.
+  // A segment's cycle: the corpus of each row, and how many rows of that corpus precede it.
   struct Cycle {
     std::vector<std::pair<std::string, int64_t>> shares;
     std::array<uint16_t, kRowsPerCycle> corpus{};
@@ -85,11 +86,11 @@ class MixtureOrder {
                                         int64_t rows) const;
 
   std::vector<MixtureSegment> segments_;
-  std::vector<Cycle> cycles_;                        // of each segment
+  std::vector<Cycle> cycles_;                        // one per segment
   std::vector<std::map<std::string, int64_t>> had_;  // rows of each corpus before a segment
 };
 
-// A corpus of a mixture; the name is "" where training data has no named corpora.
+// A corpus of a mixture; its name is "" if the training data has no named corpora.
 struct Corpus {
   std::string name;
   std::shared_ptr<const SequenceSource> rows;
@@ -97,7 +98,7 @@ struct Corpus {
 
 class Mixture final : public RowSource {
  public:
-  // All corpora have rows of the same length and the same scope of attention.
+  // All corpora must have the same row length and attention scope.
   Mixture(std::vector<Corpus> corpora, MixtureOrder order);
 
   [[nodiscard]] int64_t seq_len() const override { return corpora_.front().rows->seq_len(); }
@@ -109,10 +110,10 @@ class Mixture final : public RowSource {
 
   [[nodiscard]] const std::vector<Corpus>& corpora() const { return corpora_; }
   [[nodiscard]] const MixtureOrder& order() const { return order_; }
-  [[nodiscard]] int64_t tokens() const;  // of all corpora
-  // How often a corpus is read in the first `rows` rows.
+  [[nodiscard]] int64_t tokens() const;  // summed over all corpora
+  // Number of passes over a corpus in the first `rows` rows.
   [[nodiscard]] double epochs(const Corpus& corpus, int64_t rows) const;
-  // The same corpora in another order.
+  // Returns a mixture of the same corpora in a different order.
   [[nodiscard]] std::shared_ptr<const Mixture> in_order(MixtureOrder order) const;
 
  private:

@@ -1,4 +1,4 @@
-// How packed rows are filled: with the stream of all tokens, or with whole documents
+// How packed rows are filled: from the stream of all tokens, or with whole documents
 // (data/best_fit.h).
 #pragma once
 

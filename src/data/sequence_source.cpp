@@ -9,53 +9,13 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "core/io/file_system.h"
+#include "core/io/file_patterns.h"
 #include "core/progress.h"
 #include "core/random.h"
 #include "data/manifest.h"
+#include "data/shuffle.h"
 
 namespace mpt {
-namespace {
-
-constexpr uint32_t kRounds = 8;
-constexpr int64_t kMostEpochs = int64_t{1} << 32;
-
-struct Feistel {
-  ShuffleKey key;
-  int half_bits;  // bits of each half, 1 to 32
-
-  [[nodiscard]] uint64_t operator()(uint64_t value) const {
-    const uint64_t mask = (uint64_t{1} << half_bits) - 1;
-    uint64_t left = value >> half_bits, right = value & mask;
-    for (uint32_t round = 0; round < kRounds; ++round) {
-      const RandomCounter draw{.seed = key.seed,
-                               .tensor = 0,
-                               .row = static_cast<uint32_t>(right),
-                               .step = static_cast<uint32_t>(key.epoch),
-                               .stream = kDataOrderStream};
-      const uint64_t next = left ^ (draw.word(round) & mask);
-      left = right;
-      right = next;
-    }
-    return left << half_bits | right;
-  }
-};
-
-}  // namespace
-
-int64_t permuted_index(ShuffleKey key, int64_t n, int64_t i) {
-  check(i >= 0 && i < n, "index {} is outside a permutation of {}", i, n);
-  check(key.epoch >= 0 && key.epoch < kMostEpochs, "epoch {} is out of range", key.epoch);
-  if (n == 1) return 0;
-  const int bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)));
-  const Feistel permute{key, (bits + 1) / 2};
-  auto value = static_cast<uint64_t>(i);
-  do {
-    value = permute(value);
-  } while (value >= static_cast<uint64_t>(n));
-  return static_cast<int64_t>(value);
-}
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,7 +32,7 @@ void check_tokenizer(const Manifest& manifest, const std::string& path,
         path, manifest.tokenizer.hash, *options.tokenizer_hash);
 }
 
-// Returns the hash that the manifest lists.
+// Returns the hash listed in the manifest.
 std::string check_shard(const Manifest& manifest, const std::string& manifest_path,
                         const std::string& shard) {
   const ManifestShard* listed = manifest.find_shard(fs::path(shard).filename().string());
@@ -83,7 +43,7 @@ std::string check_shard(const Manifest& manifest, const std::string& manifest_pa
   return listed->hash;
 }
 
-// Of the tokens of a shard that may still be read; takes them off `left`.
+// Checks as many of a shard's tokens as `left` allows and deducts them from it.
 void scan(const std::string& shard, int64_t vocab_size, int64_t& left) {
   if (left <= 0) return;
   const TokenShard opened(shard);
@@ -91,7 +51,7 @@ void scan(const std::string& shard, int64_t vocab_size, int64_t& left) {
   left -= std::min(left, opened.tokens());
 }
 
-// Returns the hashes of the shards, as far as they have manifests.
+// Returns the shards' hashes, where they have manifests.
 std::vector<std::string> check_shards(const std::vector<std::string>& shards,
                                       const SequenceOptions& options) {
   std::vector<std::string> hashes;
@@ -105,7 +65,7 @@ std::vector<std::string> check_shards(const std::vector<std::string>& shards,
       entry->second = manifest_beside(shard);
       if (entry->second) check_tokenizer(*entry->second, path, options);
       if (!entry->second && options.tokenizer_hash)
-        spdlog::warn("{}: no manifest beside it, so its tokenizer cannot be checked", shard);
+        spdlog::warn("{}: no manifest next to it, so its tokenizer cannot be checked", shard);
     }
     hashes.push_back(entry->second ? check_shard(*entry->second, path, shard) : "");
     if (!entry->second) scan(shard, options.vocab_size, to_scan);
@@ -128,7 +88,7 @@ SequenceOptions checked(const SequenceOptions& options) {
   return options;
 }
 
-// What of the options needs the beginnings of documents; empty: nothing.
+// Names the option that needs document starts; empty if none does.
 std::string_view reader_of_documents(const SequenceOptions& options) {
   if (!options.pack) return "one document per row (pack: false)";
   if (options.packing == Packing::kBestFit) return "best-fit packing (packing: best_fit)";
@@ -150,7 +110,7 @@ void tell(const BestFitPlan& plan, const SequenceOptions& options) {
       plan.padding(), 100.0 * double(plan.padding()) / double(places));
 }
 
-// Of rows of one document.
+// For one document per row.
 void tell_what_is_cut(const TokenStream& stream, const SequenceOptions& options) {
   int64_t left_out = stream.tokens();
   for (int64_t i = 0; i < stream.documents(); ++i) {
@@ -206,7 +166,7 @@ int64_t SequenceSource::count_sequences() const {
   return sequences;
 }
 
-// Of rows that are one range of the stream: between 1 and seq_len + 1 tokens.
+// For rows that are a single range of the stream: 1 to seq_len + 1 tokens.
 TokenRange SequenceSource::range_of(int64_t sequence) const {
   const int64_t length = options_.seq_len;
   if (options_.pack) return {sequence * length, sequence * length + length + 1};
@@ -214,8 +174,8 @@ TokenRange SequenceSource::range_of(int64_t sequence) const {
   return {document.begin, std::min(document.end, document.begin + length + 1)};
 }
 
-// Calls f(range) for the ranges of the stream that make a row, side by side: with attention within
-// documents one for each document.
+// Calls f(range) for each range of the stream that makes up a row, from left to right; with
+// attention within documents, one range per document.
 template <class F>
 void SequenceSource::for_each_part(int64_t global_sequence, const F& f) const {
   check(global_sequence >= 0, "global sequence {} is negative", global_sequence);
@@ -256,11 +216,11 @@ void SequenceSource::read(int64_t global_sequence, const RowBuffers& row) const 
   check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len() &&
             std::ssize(document_begin) == (apart ? seq_len() : 0),
         "rows of {} tokens, {} targets and {} beginnings of documents; expected seq_len = {}, and "
-        "beginnings for attention within documents alone",
+        "beginnings only for attention within documents",
         tokens.size(), targets.size(), document_begin.size(), seq_len());
   std::fill(targets.begin(), targets.end(), kIgnoreTarget);
-  std::vector<int32_t> ids;  // of the part, which is read once
-  size_t at = 0;             // where it begins among the row's T + 1 tokens
+  std::vector<int32_t> ids;  // the part's tokens, read only once
+  size_t at = 0;             // offset of the part in the row's T + 1 tokens
   for_each_part(global_sequence, [&](const TokenRange& part) {
     const auto length = static_cast<size_t>(part.end - part.begin);
     const size_t inputs = std::min(length, tokens.size() - at), untold = apart || at == 0 ? 1 : 0;

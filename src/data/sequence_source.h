@@ -9,12 +9,11 @@
 //   per row           and the targets of padding, and of the document's last token, are
 //                     kIgnoreTarget; n = documents
 //
-// Where attention stays within documents, the last token of a document does not predict the first
-// of the next: its target is kIgnoreTarget.
+// If attention stays within documents, the last token of a document does not predict the first of
+// the next: its target is kIgnoreTarget.
 //
-// Global sequence s belongs to epoch s / n and is sequence s % n of it, in the order of
-// permuted_index (shuffled) or of the stream. Nothing else matters: not the batch size, ranks or
-// threads.
+// Global sequence s is sequence s % n of epoch s / n, in the order of permuted_index (shuffled) or
+// of the stream. Nothing else matters: not the batch size, ranks or threads.
 #pragma once
 
 #include <array>
@@ -31,56 +30,31 @@
 #include "core/tensor.h"
 #include "data/best_fit.h"
 #include "data/packing.h"
+#include "data/shuffle.h"
 #include "data/token_stream.h"
 
 namespace mpt {
-
-// Shuffling: a seeded permutation of each epoch, evaluated one index at a time.
-//
-// Equation: a balanced Feistel network of 8 rounds on the smallest even number of bits that holds
-// n, its round function a Philox word of (seed, epoch, half, round), walked along its cycle until
-// the result is below n (Black and Rogaway, "Ciphers with arbitrary finite domains"). O(1) memory,
-// at most about four evaluations on average, the same on every platform. The values are part of
-// every checkpoint's meaning and never change (docs/numerics.md "Data order").
-
-// Also used for other draws from a corpus: validation documents, the lines a tokenizer is trained
-// on.
-inline constexpr RandomStream kDataOrderStream{6};
-
-struct ShuffleKey {
-  uint64_t seed;
-  int64_t epoch;  // 0 <= epoch < 2^32
-};
-
-// A bijection of [0, n) for every key; 0 <= i < n.
-int64_t permuted_index(ShuffleKey key, int64_t n, int64_t i);
-
-enum class Shuffle { kNo, kYes };
-template <>
-struct EnumNames<Shuffle> {
-  static constexpr std::array<std::string_view, 2> kNames{"no", "yes"};
-};
 
 struct SequenceOptions {
   std::vector<std::string> patterns{};  // shards: files and globs
   int64_t seq_len = 0;                  // T
   bool pack = true;
-  Packing packing = Packing::kStream;               // of packed rows
-  AttentionScope attention = AttentionScope::kRow;  // kDocument: of packed rows only
+  Packing packing = Packing::kStream;               // for packed rows
+  AttentionScope attention = AttentionScope::kRow;  // kDocument: packed rows only
   Shuffle shuffle = Shuffle::kYes;
   uint64_t seed = 0;
   int64_t vocab_size = 0;                       // the model's; every token must be below it
-  std::optional<std::string> tokenizer_hash{};  // if given, a manifest must name the same
-  // Tokens of shards without a manifest, which nobody vouches for, that are compared with
-  // vocab_size before any is used: so many of all shards, from the first on.
+  std::optional<std::string> tokenizer_hash{};  // if set, a manifest must name the same one
+  // Number of leading tokens, over all shards without a manifest, that are checked against
+  // vocab_size before any is used; nothing else vouches for such shards.
   int64_t scanned_tokens = 0;
   int32_t pad_token = 0;  // input after the end of a document; no target sees it
 };
 
-// Where a row is written: seq_len elements each.
+// Destination of a row: seq_len elements each.
 struct RowBuffers {
   std::span<int32_t> tokens, targets;
-  // core/attention_scope.h; padding is a document. Empty where attention is not kept within
+  // core/attention_scope.h; padding counts as a document. Empty unless attention is restricted to
   // documents.
   std::span<int32_t> document_begin{};
 };
@@ -91,19 +65,19 @@ class RowSource {
   virtual ~RowSource() = default;
   [[nodiscard]] virtual int64_t seq_len() const = 0;
   [[nodiscard]] virtual AttentionScope attention() const = 0;
-  // Number of targets other than kIgnoreTarget, without reading the row.
+  // Number of targets other than kIgnoreTarget; does not read the row.
   [[nodiscard]] virtual int64_t valid_targets(int64_t global_row) const = 0;
   virtual void read(int64_t global_row, const RowBuffers& row) const = 0;
 };
 
-// What tells a shard from one with other tokens, whatever its name.
+// Identifies a shard by its tokens, whatever its name.
 struct ShardContent {
-  std::string file;  // name without its directory; says nothing of the content
+  std::string file;  // base name; says nothing about the content
   int64_t tokens = 0;
   std::string sample;  // TokenShard::sample_hash
-  std::string hash;    // of all tokens, from its manifest; "" if it has none
+  std::string hash;    // over all tokens, from the manifest; "" without one
 
-  // As far as both are known.
+  // Compares full hashes only if both are known.
   [[nodiscard]] bool same_as(const ShardContent& other) const {
     return tokens == other.tokens && sample == other.sample &&
            (hash.empty() || other.hash.empty() || hash == other.hash);
@@ -112,8 +86,8 @@ struct ShardContent {
 
 class SequenceSource final : public RowSource {
  public:
-  // Opens all shards and checks them against the manifest next to them, if it exists, or else the
-  // first of their tokens.
+  // Opens all shards and checks them against the manifest next to them; without one, checks their
+  // leading tokens.
   explicit SequenceSource(const SequenceOptions& options);
 
   [[nodiscard]] int64_t seq_len() const override { return options_.seq_len; }
@@ -122,7 +96,7 @@ class SequenceSource final : public RowSource {
   [[nodiscard]] int64_t sequences() const { return sequences_; }
   // Tokens in all shards.
   [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
-  // Of all shards, in the order of the stream. Reads their samples.
+  // One entry per shard in stream order. Reads their samples.
   [[nodiscard]] std::vector<ShardContent> contents() const;
   [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const override;
   void read(int64_t global_sequence, const RowBuffers& row) const override;
@@ -136,8 +110,8 @@ class SequenceSource final : public RowSource {
 
   SequenceOptions options_;
   TokenStream stream_;
-  std::vector<std::string> hashes_;  // of the shards, from their manifests; "" without one
-  BestFitPlan plan_;                 // of best-fit packing
+  std::vector<std::string> hashes_;  // per shard, from its manifest; "" without one
+  BestFitPlan plan_;                 // for best-fit packing
   int64_t sequences_ = 0;
 };
 

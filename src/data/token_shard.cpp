@@ -76,7 +76,7 @@ int64_t tokens_of(const HeaderWords& header, TokenWidth width, const std::string
   return tokens;
 }
 
-// Returns the largest token, correct even above INT32_MAX, where the value in `out` is negative.
+// Returns the largest token; correct above INT32_MAX too, where the value in `out` is negative.
 template <class Stored>
 uint32_t widen(const std::byte* from, std::span<int32_t> out) {
   uint32_t largest = 0;
@@ -98,10 +98,10 @@ int64_t most_kept_open() {
   return ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<int64_t>(files.rlim_cur / 2) : 0;
 }
 
-// One of the shards that stay open.
+// A shard that stays open.
 class KeptOpen final : public ReadableFile {
  public:
-  // Null, and the file is closed, if as many as may be are open.
+  // Closes the file and returns null if the limit on open files is reached.
   static std::unique_ptr<const ReadableFile> of(std::unique_ptr<const ReadableFile> file) {
     auto kept = std::make_unique<KeptOpen>(std::move(file));
     return count_ <= most_kept_open() ? std::move(kept) : nullptr;
@@ -153,7 +153,7 @@ void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size)
   }
 }
 
-// One of the tokens from `first` on.
+// Reports the first invalid token; `first` is the position of tokens[0].
 void TokenShard::refuse_token(std::span<const int32_t> tokens, int64_t first,
                               int64_t vocab_size) const {
   const auto bad = std::ranges::find_if(

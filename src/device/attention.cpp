@@ -3,7 +3,7 @@
 namespace mpt {
 namespace {
 
-// Checks a tensor of all tokens: `cols` columns, type `dtype`.
+// Checks a tensor over all tokens: `cols` columns, type `dtype`.
 void check_tokens(const AttentionShape& s, const Tensor& t, int64_t cols, DType dtype) {
   check(t.rows == s.batch * s.seq_len && t.cols == cols && t.dtype == dtype,
         "attention over {} x {} tokens: tensor [{},{}] of {}, expected [{},{}] of {}", s.batch,

@@ -1,10 +1,10 @@
 // Causal multi-head attention. No [T,T] matrix outlives a call.
 //
 //   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and query head,
-// of keys from the query's document alone where the scope is kDocument (core/attention_scope.h);
-// there H / K neighbouring query heads read the same head of keys and values (grouped queries); the
-// gradient of that head is the sum over its readers.
-// Legend: B sequences, T tokens, H query heads, K heads of keys and values, D head dimension.
+// with keys only from the query's document if the scope is kDocument (core/attention_scope.h). Each
+// group of H / K adjacent query heads shares one key/value head (grouped queries); the gradient of
+// that head is the sum over its readers.
+// Legend: B sequences, T tokens, H query heads, K key/value heads, D head dimension.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct AttentionShape {
   AttentionScope scope = AttentionScope::kRow;
 
   [[nodiscard]] constexpr bool empty() const { return batch == 0 || heads == 0 || seq_len == 0; }
-  // Query heads that read one head of keys and values.
+  // Query heads per key/value head.
   [[nodiscard]] constexpr int64_t readers() const {
     return heads == key_value_heads ? 1 : heads / key_value_heads;
   }
@@ -37,7 +37,7 @@ struct AttentionShape {
   }
 };
 
-// The parts of a row of qkv, side by side, and their first columns.
+// The adjacent parts of a row of qkv, and their first columns.
 enum class QkvPart : int64_t { kQ, kK, kV };
 constexpr int64_t first_column(const AttentionShape& s, QkvPart part) {
   return part == QkvPart::kQ ? 0 : s.query_width() + (int64_t(part) - 1) * s.key_value_width();
@@ -45,10 +45,10 @@ constexpr int64_t first_column(const AttentionShape& s, QkvPart part) {
 
 struct AttentionForward {
   AttentionShape shape;
-  Tensor qkv;  // [B T, (H + 2 K) D]: Q, K and V side by side, RoPE already applied
+  Tensor qkv;  // [B T, (H + 2 K) D]: Q, K and V next to each other, RoPE already applied
   Tensor out;  // [B T, H D]
   // [at least B H, T] fp32: natural logarithm of the sum of exponentials of the scaled scores,
-  // which the backward pass needs.
+  // needed by the backward pass.
   Tensor log_sum_exp;
   Tensor document_begin{};  // [1, B T] int32 if the scope is kDocument, else none
 };
@@ -59,8 +59,8 @@ struct AttentionBackward {
   Tensor out;               // [B T, H D]
   Tensor log_sum_exp;       // [B H, T] fp32
   Tensor d_out;             // [B T, H D]
-  Tensor d_qkv;             // [B T, (H + 2 K) D], written
-  Tensor document_begin{};  // as in forward
+  Tensor d_qkv;             // [B T, (H + 2 K) D], output
+  Tensor document_begin{};  // same as in forward
 };
 
 class Attention {
@@ -71,17 +71,17 @@ class Attention {
   virtual void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) = 0;
   virtual void forward(const AttentionForward& call) = 0;
   virtual void backward(const AttentionBackward& call) = 0;
-  // Which implementation computes calls of this shape, readable, and why not a faster one; empty
-  // where the backend has only one. Asks a library at most once.
+  // Describes the implementation used for calls of this shape, and why not a faster one; empty if
+  // the backend has only one. Queries a library at most once.
   virtual std::string in_use(const AttentionShape& /*shape*/, DType /*storage*/) { return {}; }
 };
 
-// FLOPs of the GEMMs over all causal (query, key) pairs, of one document a row: S and O in forward;
-// S again, dV, dP, dQ and dK in backward.
+// FLOPs of the GEMMs over all causal (query, key) pairs, counting one document per row: S and O in
+// forward; S again, dV, dP, dQ and dK in backward.
 double flops_of(const AttentionForward& call);
 double flops_of(const AttentionBackward& call);
 
-// Throw LogicError unless the tensors have the shapes and types above.
+// Throws LogicError unless the tensors have the shapes and types above.
 void check_shapes(const AttentionForward& call);
 void check_shapes(const AttentionBackward& call);
 

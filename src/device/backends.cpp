@@ -3,7 +3,6 @@
 #include "core/check.h"
 
 namespace mpt {
-
 namespace {
 
 const CudaBackend*& registered_cuda() {

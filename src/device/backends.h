@@ -1,4 +1,4 @@
-// The backends in this build, and the choice between them.
+// The backends in this build, and how to choose between them.
 #pragma once
 
 #include <array>
@@ -13,21 +13,21 @@
 
 namespace mpt {
 
-// The CPU backend: host memory, OpenMP iteration, packed operands, tiled attention. threads = 0
-// uses every processor available to the process. Products that the processor cannot sum can only be
-// planned.
+// CPU backend: host memory, OpenMP iteration, packed operands, tiled attention. threads = 0 uses
+// every processor available to the process. Products that the processor does not support can only
+// be planned.
 std::unique_ptr<Device> make_cpu_device(int threads, Bf16Products products = Bf16Products::kFma);
 
 // Whether captured work is recorded as a CUDA graph and replayed.
 enum class CudaGraphs : uint8_t { kOff, kOn };
 
 // Whether Gemm::reserve() times the candidate algorithms of a GEMM or takes the library's first.
-// Timing may choose another algorithm in another run, with different bits; Gemm::choices() reports
-// the choices.
+// Timing may choose a different algorithm in another run, with different bits; Gemm::choices()
+// reports the choices.
 enum class GemmTuning : uint8_t { kOff, kOn };
 
 enum class CudaAttention : uint8_t {
-  kAuto,   // cuDNN if it supports the shape; if not, an info line says why, once per shape
+  kAuto,   // cuDNN if it supports the shape; otherwise an info line says why, once per shape
   kCudnn,  // cuDNN or an Error
   kGemms   // always GEMMs
 };
@@ -40,7 +40,7 @@ struct EnumNames<CudaAttention> {
 // and no two runs have the same bits. GEMMs always do.
 enum class DeterministicAttention : uint8_t { kOff, kOn };
 
-// The CUDA backend: memory of one NVIDIA GPU, cuBLASLt GEMMs, CUDA graphs, all on one stream.
+// CUDA backend: memory of one NVIDIA GPU, cuBLASLt GEMMs, CUDA graphs, all on one stream.
 struct CudaDeviceOptions {
   int index = 0;  // among the GPUs visible under CUDA_VISIBLE_DEVICES
   CudaGraphs graphs = CudaGraphs::kOn;
@@ -49,11 +49,11 @@ struct CudaDeviceOptions {
   DeterministicAttention deterministic_attention = DeterministicAttention::kOn;
 };
 
-// Throws Error with the reason if no_cuda_device() gives one.
+// Throws Error with the reason from no_cuda_device() if there is one.
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
 
-// A device that only plans: counts the memory that GEMMs and attention on a CUDA device would take,
-// and needs no GPU. Its memory_bytes() is the largest int64_t; anything that would touch a GPU
+// Device for planning only: counts the memory that GEMMs and attention on a CUDA device would take,
+// without needing a GPU. Its memory_bytes() is the largest int64_t; anything that would touch a GPU
 // throws LogicError.
 std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& options = {});
 
@@ -63,7 +63,7 @@ std::string no_cuda_device(int index);
 // Whether the program was built with CUDA; it may still find no GPU.
 bool has_cuda();
 
-// Registered by device/cuda/ if it is linked into the program; at most one exists.
+// Registered by device/cuda/ if linked into the program; at most one exists.
 class CudaBackend {
  public:
   struct Makers {
@@ -81,21 +81,21 @@ class CudaBackend {
 struct DeviceOptions {
   Backend backend = Backend::kCpu;
   int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, else every available processor
-  Bf16Products bf16_products = Bf16Products::kFma;  // of a CPU
+  Bf16Products bf16_products = Bf16Products::kFma;  // on a CPU
   CudaDeviceOptions cuda{};
 };
 
 // Throws Error with the reason if the backend is not built in or the machine has no device for it.
 std::unique_ptr<Device> make_device(const DeviceOptions& options);
 
-// For counting memory with a PlanningAllocator only, so it needs no GPU. Throws Error if the
-// backend is not built in.
+// For counting memory with a PlanningAllocator, so it needs no GPU. Throws Error if the backend is
+// not built in.
 std::unique_ptr<Device> make_planning_device(const DeviceOptions& options);
 
 // Why the backend cannot be used here; empty if it can.
 std::string why_unavailable(const DeviceOptions& options);
 
-// The fastest usable backend: CUDA if it is built in and there is a GPU for it, else the CPU.
+// Fastest usable backend: CUDA if it is built in and a GPU is usable, else the CPU.
 Backend available_backend();
 
 }  // namespace mpt

@@ -10,8 +10,8 @@
 
 namespace mpt {
 
-// docs/numerics.md "Products of BF16 numbers" says how each sums. fma: as FP32 numbers. avx512_bf16
-// and amx_bf16: pairs of BF16 numbers by the processor's instruction for them. auto: what is
+// See docs/numerics.md "Products of BF16 numbers" for the sums. fma: as FP32 numbers. avx512_bf16
+// and amx_bf16: pairs of BF16 numbers, by the corresponding processor instruction. auto: the
 // fastest of them where the run begins (fastest_bf16_products()).
 enum class Bf16Products : uint8_t { kFma, kAuto, kAvx512Bf16, kAmxBf16 };
 template <>
@@ -19,12 +19,12 @@ struct EnumNames<Bf16Products> {
   static constexpr std::array<std::string_view, 4> kNames{"fma", "auto", "avx512_bf16", "amx_bf16"};
 };
 
-// Why the processor or the system cannot do so; empty if they can. Asks the system for the use of
-// AMX.
+// Why the processor or the system does not support them; empty if they do. Asks the system for
+// permission to use AMX.
 std::string why_no_bf16_products(Bf16Products products);
 
-// amx_bf16 where it is; else avx512_bf16 on processors that sum as many pairs by an instruction as
-// numbers by a multiply-add, AMD's; else fma. Intel's without AMX sum half as many
+// amx_bf16 if available; else avx512_bf16 on processors that sum as many pairs per instruction as
+// numbers per multiply-add (AMD's); else fma. Intel's without AMX sum half as many
 // (docs/benchmarks/cpu.md).
 Bf16Products fastest_bf16_products();
 

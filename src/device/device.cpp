@@ -63,7 +63,7 @@ class ThreadCommStream final : public CommStream {
     if (thread_.joinable()) thread_.join();
   }
 
-  // One core for all its work; the others compute.
+  // Uses one core for all its work; the others compute.
   void serve() {
     omp_set_num_threads(1);
     std::unique_lock lock(mutex_);

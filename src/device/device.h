@@ -1,5 +1,5 @@
 // The backend interface except iteration (exec.h): memory, copies, GEMMs, attention, and work that
-// runs beside the device's own.
+// runs in parallel with the device's own.
 //
 // Calls may be asynchronous with respect to the host; synchronize() waits for all of them. upload()
 // and download() are complete on return. send() and receive() only enqueue copies between a tensor
@@ -38,7 +38,7 @@ struct StreamRef {
   bool operator==(const StreamRef&) const = default;
 };
 
-// A communication stream: work that runs beside the device's own, such as collectives that overlap
+// A communication stream: work in parallel with the device's own, such as collectives that overlap
 // with computation.
 class CommStream {
  public:
@@ -46,22 +46,22 @@ class CommStream {
 
   virtual ~CommStream() = default;
   // Enqueues work that starts after everything given to the device so far and after all earlier
-  // work of this stream. It runs concurrently with later device work. `work` may be called on
+  // work on this stream. It runs concurrently with later device work. `work` may be called on
   // another thread, once and in order: everything it uses must live until then, and it must not
   // enqueue work on the device's own stream. On a CUDA backend it is called at once and enqueues on
   // stream().
   virtual Event run(std::function<void()> work) = 0;
-  // Makes later device work start after `event`. Throws what the work threw, and again at every
-  // later call: a stream whose work failed runs no more.
+  // Makes later device work start after `event`. Throws what the work threw, and again on every
+  // later call: a stream whose work failed runs nothing more.
   virtual void wait(Event event) = 0;
   // Waits until no work is running, so that memory it uses can be freed. Drops work that has not
-  // started, as after an error; a stream that dropped work runs no more, and wait() throws.
+  // started, as after an error; a stream that dropped work runs nothing more, and wait() throws.
   virtual void settle() = 0;
 
   // Within the stream's work: copies all bytes of `from`; both tensors must be contiguous and of
   // equal size.
   virtual void copy(const Tensor& from, const Tensor& to);
-  // The stream its work is enqueued on, for operations that are part of it.
+  // Stream on which its work is enqueued, for operations that are part of it.
   [[nodiscard]] virtual StreamRef stream() const { return {}; }
 };
 
@@ -81,11 +81,11 @@ class DeviceReader {
   // `take`, in order and on this thread. The memory of a block must not change until its take() has
   // started. A backend may read ahead by one block.
   virtual void read(std::span<const Tensor> blocks, const Take& take) = 0;
-  // Whether read() may run on another thread than begin().
+  // Whether read() may run on a different thread than begin().
   [[nodiscard]] virtual bool beside() const { return true; }
 };
 
-// Repeated work: the same calls on the same memory each time. Values that vary between runs live in
+// Repeated work: the same calls on the same memory each time. Values that vary between runs are in
 // pinned buffers. A backend may capture the calls once and replay them, as a CUDA graph, so the
 // work must not wait for the device: no upload(), download() or synchronize().
 class GraphCapture {
@@ -101,7 +101,7 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual Backend backend() const = 0;
-  // The stream of the device's work.
+  // Stream of the device's work.
   [[nodiscard]] virtual StreamRef stream() const { return {.backend = backend()}; }
 
   [[nodiscard]] virtual std::string name() const = 0;       // "CPU: AMD EPYC, 2 threads"
@@ -116,24 +116,24 @@ class Device {
   virtual void upload(const std::byte* source, const Tensor& target) = 0;
   virtual void synchronize() = 0;
 
-  // Enqueues the copy of the image to its tensor. The image is read when the copy runs: it must not
+  // Enqueues a copy of the image to its tensor. The image is read when the copy runs: it must not
   // change until synchronize().
   virtual void send(const PinnedBuffer& /*buffer*/) {}
-  // Enqueues the copy of the tensor to its image, which is valid after synchronize().
+  // Enqueues a copy of the tensor to its image, which is valid after synchronize().
   virtual void receive(const PinnedBuffer& /*buffer*/) {}
   virtual std::unique_ptr<GraphCapture> make_graph_capture() {
     return std::make_unique<GraphCapture>();
   }
 
-  // From now on runs every host wait for this device through guard(wait), which must call wait()
-  // once, so that a watchdog can detect hangs; pass {} to remove. Backends without waits that
-  // depend on other ranks ignore it.
+  // From now on, runs every host wait for this device through guard(wait), which must call wait()
+  // once, so that a watchdog can detect hangs; pass {} to remove. Ignored by backends without waits
+  // that depend on other ranks.
   using WaitGuard = std::function<void(const std::function<void()>& wait)>;
   virtual void guard_waits(WaitGuard /*guard*/) {}
 
   // A communication stream with its own thread or stream.
   virtual std::unique_ptr<CommStream> make_comm_stream();
-  // A reader of this device's memory; the device must outlive it.
+  // Creates a reader of this device's memory; the device must outlive it.
   virtual std::unique_ptr<DeviceReader> make_reader();
 
   // Named scopes in a profiler's timeline, with the FLOPs of their GEMMs if counted (ProfileScope).
@@ -158,7 +158,7 @@ struct ProfileScopeName {
 //   const ProfileScope scope(device, "GEMM y", flops_of(call));
 class ProfileScope {
  public:
-  // `flops`: of the GEMMs inside; 0 if not counted.
+  // `flops`: total of the GEMMs inside; 0 if not counted.
   ProfileScope(Device& device, ProfileScopeName name, double flops = 0) : device_(device) {
     device_.push_scope(name.text, flops);
   }

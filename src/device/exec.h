@@ -8,8 +8,8 @@
 //
 // f is a functor of plain pointers and numbers, copied to where it runs. A row functor may define
 // memory(row), the memory that the row reads or writes (RowMemory), for backends that prefetch. A
-// block functor may define run(group, first, end), which handles a span of blocks, so that a
-// backend whose groups process many blocks computes shared values once.
+// block functor may define run(group, first, end) to handle a span of blocks, so that a backend
+// whose groups process many blocks computes shared values once.
 #pragma once
 
 #include <cstdint>

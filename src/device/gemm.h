@@ -1,4 +1,4 @@
-// GEMMs: D[m,n] = op(A) op(B), optionally added to what D holds. FP32 accumulation always.
+// GEMMs: D[m,n] = op(A) op(B), optionally added to D. Always with FP32 accumulation.
 //
 // FP8 operands (both or none; e4m3 with e4m3 or e5m2, as on GPUs) represent their codes' values
 // times scale_inv, which is applied to the sum: D = (scale_inv_a scale_inv_b) op(A) op(B).
@@ -51,7 +51,7 @@ struct GemmCall {
 };
 
 // The algorithm that a backend uses for a kind of GEMM, to be stored and reused: another algorithm
-// may add in another order, and so give other bits.
+// may add in a different order and so give different bits.
 struct GemmChoice {
   std::string key;        // types, shape and layout of the GEMM, readable
   std::string algorithm;  // backend-specific, with the library and machine it is valid for
@@ -69,16 +69,16 @@ class Gemm {
   // cannot be combined.
   virtual void run(const GemmCall& call) = 0;
   [[nodiscard]] virtual Fp8Layout fp8_layout() const { return Fp8Layout::kAny; }
-  // The choices made so far, sorted by key; empty for backends that make none.
+  // Choices made so far, sorted by key; empty for backends that make none.
   [[nodiscard]] virtual std::vector<GemmChoice> choices() const { return {}; }
-  // Adopts stored choices, now and for later reservations. Choices for another library or machine
-  // are ignored with a warning.
+  // Adopts stored choices, now and for later reservations. Ignores choices for another library or
+  // machine with a warning.
   virtual void restore(std::span<const GemmChoice> /*choices*/) {}
 };
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
-// One multiplication and one addition for each of the m n k terms.
+// One multiplication and one addition per m n k term.
 inline double flops_of(const GemmCall& call) {
   return 2.0 * double(call.m()) * double(call.n()) * double(call.k());
 }

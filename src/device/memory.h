@@ -16,9 +16,9 @@
 
 namespace mpt {
 
-// Purpose of a buffer, as `plan` and errors name it; declared where such buffers are requested.
+// Purpose of a buffer, as named by `plan` and errors; declared where such buffers are requested.
 struct MemoryPurpose {
-  std::string_view name;  // a literal; equal names are one purpose
+  std::string_view name;  // a literal; equal names are the same purpose
 
   bool operator==(const MemoryPurpose&) const = default;
 };
@@ -30,7 +30,7 @@ constexpr int64_t saturating_sum(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
-// Bytes by purpose, padding and alignment included. Sums saturate at the largest int64_t, so that
+// Bytes by purpose, including padding and alignment. Sums saturate at the largest int64_t, so that
 // an impossibly large model never appears to fit.
 class MemoryUse {
  public:
@@ -55,14 +55,14 @@ class MemoryUse {
     for (const Entry& entry : entries_) sum = saturating_sum(sum, entry.bytes);
     return sum;
   }
-  // In the order of their first requests.
+  // In the order of first request.
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
  private:
   std::vector<Entry> entries_;
 };
 
-constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
+constexpr int64_t kAlignment = 64;  // bytes; start of every buffer
 constexpr int64_t align_up(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
@@ -77,7 +77,7 @@ struct PinnedBuffer {
   [[nodiscard]] T* image() const {
     return reinterpret_cast<T*>(host);
   }
-  // Rows [first, first + count), image included.
+  // Rows [first, first + count), including the image.
   [[nodiscard]] PinnedBuffer row_range(int64_t first, int64_t count) const {
     return {tensor.row_range(first, count),
             host ? host + first * tensor.stride * size_of(tensor.dtype) : nullptr};
@@ -87,7 +87,7 @@ struct PinnedBuffer {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // Unique over all allocators ever made, from 1.
+  // Unique across all allocators ever made, from 1.
   [[nodiscard]] uint64_t id() const { return id_; }
   // Zero-filled bytes, aligned to kAlignment, that live as long as the allocator; null when
   // planning.
@@ -134,8 +134,8 @@ class PlanningAllocator final : public Allocator {
   MemoryUse use_;
 };
 
-// Scratch kept by a backend between calls: as large as the largest request, in the memory of one
-// allocator.
+// Scratch kept by a backend between calls: as large as the largest request, in the memory of a
+// single allocator.
 //
 // A request through another allocator starts over, because the previous one's memory may be gone. A
 // plan counts what the same requests would take and leaves the scratch unchanged.

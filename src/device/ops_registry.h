@@ -1,4 +1,4 @@
-// make_ops<Ops>(stream, options): makes a family of operations for the backend of a stream.
+// make_ops<Ops>(stream, options): creates a family of operations for a stream's backend.
 //
 // A family is an interface with
 //   static constexpr std::string_view kFamily = "LLaMA operations";   for messages

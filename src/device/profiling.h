@@ -1,4 +1,4 @@
-// Time by named scope (ProfileScope), and the device that measures it.
+// Time per named scope (ProfileScope), and the device that measures it.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace mpt {
 
-// A tree of times by name: scopes of equal name within the same parent share a node.
+// Tree of times by name: scopes of equal name within the same parent share a node.
 //
 // A node's time is the total of all its scopes from begin to end; its self time excludes its
 // children, so self times add up to the whole.
@@ -33,11 +33,11 @@ class Profile {
 
   explicit Profile(Clock clock = steady_seconds) : clock_(std::move(clock)) {}
 
-  // Scopes end in reverse order of their beginning. `name` must be a literal: the pointer is kept.
+  // Scopes end in reverse order of their start. `name` must be a literal: the pointer is kept.
   void begin(const char* name, double flops = 0);
   void end();
 
-  // Clears the measurements and keeps the order of the nodes. Must not be called within a scope.
+  // Clears the measurements but keeps the order of the nodes. Must not be called within a scope.
   void clear();
 
   // Parents before children, children in order of first appearance; nodes without calls are
@@ -103,8 +103,8 @@ class ForwardingDevice : public Device {
 
 // Wraps a device and measures its scopes. Without the wrapper nothing is measured.
 //
-// Synchronizes where a scope begins and ends, so that work counts for the scope that enqueued it.
-// This is slower than overlapping work and cannot be recorded as a graph. Results are the same.
+// Synchronizes at the start and end of each scope, so that work counts for the scope that enqueued
+// it. This is slower than overlapping work and cannot be captured as a graph. Results are the same.
 class ProfilingDevice final : public ForwardingDevice {
  public:
   // Both must outlive this object.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/parameters.h"
+#include "model/quantized_matrix.h"
 
 namespace mpt {
 namespace {
@@ -55,7 +56,8 @@ class Planner {
   [[nodiscard]] bool rows_of_k() const {
     return options_.fp8 && options_.fp8_layout == Fp8Layout::kRowsOfK;
   }
-  // Row-major codes are needed only from their cast to the GEMM, so one operand's exist at a time.
+  // Row-major codes are needed only between their cast and the GEMM, so only one operand's exist at
+  // a time.
   [[nodiscard]] QuantizedMatrix operand(int64_t cols) const {
     if (!rows_of_k()) return {tokens(options_.fp8 ? DType::kE4M3 : options_.storage, cols)};
     const Tensor values{codes_.data, codes_.dtype, codes_.rows, cols, cols};

@@ -1,7 +1,7 @@
 // Activations that forward keeps for backward, planned up front.
 //
-// Legend: N = B T tokens of a micro-batch, C hidden, F stored MLP width, H query heads, K heads of
-// keys and values, D head dimension.
+// Legend: N = B T tokens of a micro-batch, C hidden, F stored MLP width, H query heads, K key/value
+// heads, D head dimension.
 #pragma once
 
 #include <optional>
@@ -10,34 +10,13 @@
 #include "core/tensor.h"
 #include "device/device.h"
 #include "model/llama_config.h"
+#include "model/quantized_matrix.h"
 #include "precision/precision_config.h"
 
 namespace mpt {
 
 inline constexpr MemoryPurpose kActivationMemory{"activations"}, kLogitMemory{"logits"};
 inline constexpr MemoryPurpose kDataMemory{"data"};  // tokens and targets
-
-// An operand of a linear layer's GEMMs: a matrix, and its transposed codes if FP8 GEMMs need them
-// (Fp8Layout::kRowsOfK).
-
-// Either part may be missing (rows == 0): a GEMM reads only one of them, and their lifetimes may
-// differ.
-struct QuantizedMatrix {
-  Tensor values;        // [rows, cols]
-  Tensor transposed{};  // [cols, rows]: the same codes, FP8 only
-
-  [[nodiscard]] int64_t rows() const { return values.rows > 0 ? values.rows : transposed.cols; }
-  [[nodiscard]] int64_t cols() const { return values.rows > 0 ? values.cols : transposed.rows; }
-  [[nodiscard]] QuantizedMatrix row_range(int64_t first, int64_t count) const {
-    return {values.rows > 0 ? values.row_range(first, count) : Tensor{},
-            transposed.rows > 0 ? transposed.columns(first, count) : Tensor{}};
-  }
-  // The part of x that y = x W^T reads, and the part that dW = dy^T x reads.
-  [[nodiscard]] QuantizedMatrix for_forward() const { return {.values = values}; }
-  [[nodiscard]] QuantizedMatrix for_backward() const {
-    return transposed.rows > 0 ? QuantizedMatrix{.values = {}, .transposed = transposed} : *this;
-  }
-};
 
 // Whether a block's activations are kept, or recomputed from its input in backward.
 enum class Recompute : uint8_t { kNone, kBlock };
@@ -48,15 +27,15 @@ struct BatchShape {
   [[nodiscard]] int64_t tokens() const { return rows * seq_len; }
 };
 
-// Quantized matrices are read only by GEMMs of linear layers, and hold FP8 codes if those are in
-// FP8. With Fp8Layout::kRowsOfK each layer keeps only the transposed codes, for backward; all
+// Quantized matrices are read only by GEMMs of linear layers, and hold FP8 codes if those compute
+// in FP8. With Fp8Layout::kRowsOfK each layer keeps only the transposed codes, for backward; all
 // layers share the row-major codes.
 struct LayerActivations {
   Tensor residual;                    // [N, C] the block's input
   QuantizedMatrix attn_norm;          // [N, C]
   Tensor attn_inv_rms;                // [1, N] fp32
   Tensor qkv;                         // [N, (H + 2 K) D] after RoPE
-  Tensor qk_before_norm;              // [N, (H + K) D] with qk_norm: Q and K as the GEMM left them
+  Tensor qk_before_norm;              // [N, (H + K) D] with qk_norm: the GEMM's Q and K
   Tensor qk_inv_rms;                  // [N, H + K] fp32 with qk_norm
   Tensor log_sum_exp;                 // [B H, T] fp32
   Tensor attention;                   // [N, H D]
@@ -73,19 +52,19 @@ struct Activations {
   Tensor final_residual;       // [N, C]
   QuantizedMatrix final_norm;  // [N, C] FP8 codes with fp8_lm_head
   Tensor final_inv_rms;        // [1, N] fp32
-  Tensor
-      branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
+  Tensor branch;  // [N, C] output of the block half just computed, not yet added to the residual
+                  // stream
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };
 
-// The config whose fp8_* keys an FP8 model needs; nullopt outside FP8.
+// The config that supplies the fp8_* keys of an FP8 model; nullopt outside FP8.
 inline std::optional<PrecisionConfig> fp8_of(const PrecisionConfig& precision) {
   if (precision.compute != ComputeFormat::kFp8) return std::nullopt;
   return precision;
 }
 
-// Precision of GEMMs outside FP8.
+// Precision of the GEMMs that are not in FP8.
 inline Multiply multiply_of(const PrecisionConfig& precision) {
   return precision.compute == ComputeFormat::kTf32 ? Multiply::kTf32 : Multiply::kFull;
 }
@@ -99,7 +78,7 @@ struct ActivationOptions {
   Fp8Layout fp8_layout = Fp8Layout::kAny;
 };
 
-// With Keep::kNothing (evaluation) or recomputation, all layers share one set of tensors.
+// With Keep::kNothing (evaluation) or with recomputation, all layers share one set of tensors.
 Activations plan_activations(const LlamaConfig& config, const ActivationOptions& options,
                              Allocator& allocator);
 

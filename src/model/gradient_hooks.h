@@ -1,5 +1,5 @@
-// Hooks that a model calls during a pass, where data parallel training exchanges weights, gradients
-// and amaxes.
+// Hooks that a model calls during a pass, at which data-parallel training exchanges weights,
+// gradients and amaxes.
 //
 // The default hooks do nothing.
 #pragma once
@@ -11,10 +11,11 @@ namespace mpt {
 class GradientHooks {
  public:
   virtual ~GradientHooks() = default;
-  // Called before the weights of a parameter group (parameters.h) are read. On return they must
-  // include the last update, and their decoded copies and casts must be up to date.
+  // Called before the weights of a parameter group (parameters.h) are read. On return, the weights
+  // must include the last update, and their decoded copies and casts must be current.
   virtual void before_use(int64_t /*group*/) {}
-  // Called after backward's last addition of the current micro-batch to the gradients of a group.
+  // Called after backward has made its last addition of the current micro-batch to a group's
+  // gradients.
   virtual void gradients_added(int64_t /*group*/) {}
   // Replaces values (fp32 [1, n]) by their maximum over ranks, in order with the device's work.
   virtual void reduce_amax(const Tensor& /*values*/) {}

@@ -105,7 +105,7 @@ int64_t Linears::parameter(int64_t linear) const {
   return layer_index(config_, linear / kLinearsPerLayer, kFirst[size_t(linear % kLinearsPerLayer)]);
 }
 
-// The shape of a GEMM's W, without memory.
+// Shape of a GEMM's W, without memory.
 Tensor Linears::planned_weight(int64_t linear, DType dtype) const {
   const int64_t first = parameter(linear);
   const ParamSpec& spec = weights_.specs()[size_t(first)];
@@ -125,7 +125,7 @@ Linears::Scaled Linears::input(int64_t linear, const QuantizedMatrix& x) const {
   return {x, forward_->scale_inv(input_slot(linear))};
 }
 
-// Where the codes of a dy [rows, out] lie.
+// Storage for the codes of a dy [rows, out].
 QuantizedMatrix Linears::gradient_codes(int64_t linear, int64_t rows) const {
   const int64_t cols = planned_weight(linear, DType::kE4M3).rows;
   check(rows * cols <= gradient_codes_.values.elements(),
@@ -165,8 +165,8 @@ bool Linears::is_cast_for_use(int64_t linear) const {
          linear != head_linear(config_);
 }
 
-// The fused masters of a GEMM's W and where their codes go. Padding of the codes is zeroed at
-// allocation and never written.
+// The fused masters of a GEMM's W and the destination of their codes. Padding of the codes is
+// zeroed at allocation and never written.
 std::vector<Fp8Part> Linears::weight_parts(int64_t linear, const QuantizedMatrix& codes) const {
   const int64_t first = parameter(linear);
   std::vector<Fp8Part> parts;
@@ -184,8 +184,7 @@ std::vector<Fp8Part> Linears::weight_parts(int64_t linear, const QuantizedMatrix
   return parts;
 }
 
-// The linear layers whose weights are in a group of parameters: a tied head in that of the
-// embedding.
+// Linear layers whose weights are in a parameter group; a tied head is in the embedding's group.
 Linears::Range Linears::linears_of_group(int64_t group) const {
   const int64_t head = head_linear(config_);
   if (group == (config_.tie_word_embeddings ? 0 : parameter_groups(config_) - 1))
@@ -207,7 +206,7 @@ void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
   }
 }
 
-// The codes that cast_weights() would have written.
+// Writes the codes that cast_weights() would have written.
 void Linears::cast_for_use(int64_t linear, const QuantizedMatrix& codes) {
   const ProfileScope scope(device_, "FP8 casts");
   forward_->cast(weight_slot(linear), weight_parts(linear, codes), Fp8CastKind::kAgain);
@@ -241,7 +240,7 @@ void Linears::cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix&
   forward_->cast(input_slot(linear), std::array{computed_part(operand)}, kind, casts);
 }
 
-// Of an input that is computed where it is cast.
+// Part for an input that is computed during its cast.
 Fp8Part Linears::computed_part(const QuantizedMatrix& operand) const {
   return {.source = shape_of_source(operand.rows(), operand.cols()),
           .target = operand.values,
@@ -332,7 +331,7 @@ std::vector<GemmCall> Linears::gemms() const {
     if (options_.keep == Keep::kNothing) return;
     const Scaled d_y{planned_operand(fp8 ? DType::kE5M2 : options_.storage, rows, w.rows)};
     calls.push_back(weight_gradient(linear, d_y, {x}));
-    if (calls.back().d.dtype == DType::kF32) {  // only such a gradient is added to
+    if (calls.back().d.dtype == DType::kF32) {  // only such gradients are accumulated into
       calls.push_back(calls.back());
       calls.back().accumulate = Accumulate::kYes;
     }

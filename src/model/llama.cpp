@@ -106,7 +106,7 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   if (uses_.host != nullptr) counts_.resize(size_t(config_.vocab_size));
 }
 
-// --- who trains it -------------------------------------------------------------------------------
+// --- training hooks ------------------------------------------------------------------------------
 
 void Llama::set_hooks(GradientHooks& hooks) {
   hooks_ = &hooks;
@@ -176,7 +176,7 @@ int64_t Llama::staged_micro_batches() const {
   return (staged_rows_ + options_.micro_batch.rows - 1) / options_.micro_batch.rows;
 }
 
-// A counting sort of the tokens: which positions used each row of the table, in ascending order.
+// Counting sort of the tokens: the positions that used each row of the table, in ascending order.
 void Llama::sort_uses(int64_t micro_batch) {
   const int64_t most = options_.micro_batch.tokens(), first = micro_batch * most;
   const auto n = size_t(std::min(most, staged_rows_ * options_.micro_batch.seq_len - first));
@@ -231,7 +231,8 @@ void Llama::embed() {
 
 // --- loss ----------------------------------------------------------------------------------------
 
-// Losses of all rows and their sum; with `backward`, also the head's and final norm's gradients.
+// Enqueues the losses of all rows and their sum; with `backward`, also the gradients of head and
+// final norm.
 void Llama::enqueue_losses(const Accumulate* backward) {
   const ProfileScope scope(device_, "loss");
   const int64_t n = rows_ * options_.micro_batch.seq_len;
@@ -337,7 +338,7 @@ void Llama::visit_logits(std::span<const int64_t> positions,
   int64_t first = 0, end = 0;  // of the chunk
   for (size_t i = 0; i < positions.size(); ++i) {
     const int64_t at = positions[i];
-    check(at >= first && at < rows_ * options_.micro_batch.seq_len, "position {} behind {}", at,
+    check(at >= first && at < rows_ * options_.micro_batch.seq_len, "position {} after {}", at,
           first);
     if (at >= end) {
       first = at / options_.loss_chunk_rows * options_.loss_chunk_rows;
@@ -373,7 +374,7 @@ double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& o
   return loss();
 }
 
-// d_branch_ holds the gradient of the final norm's output.
+// Expects the gradient of the final norm's output in d_branch_.
 void Llama::backward(Accumulate accumulate) {
   const ProfileScope scope(device_, "backward");
   ops_->zero(live(d_residual_));

@@ -1,4 +1,4 @@
-// One block of the model, forward and backward, and its operations, on the rows of the current
+// Forward and backward of one block of the model, and its operations, on the rows of the current
 // micro-batch.
 #include "device/device.h"
 #include "model/llama.h"
@@ -101,7 +101,7 @@ void Llama::backward_norm_heads(int64_t layer, const Tensor& d_qkv, Accumulate a
   const int64_t queries = layer_index(config_, layer, LayerParam::kQNorm),
                 keys = layer_index(config_, layer, LayerParam::kKNorm);
   const int64_t chunks = d_gain_partial_.rows, dim = config_.head_dim();
-  // One after the other, so that each is contiguous.
+  // One after the other, so each is contiguous.
   const auto partial = [&](int64_t which) {
     return Tensor{d_gain_partial_.data + which * chunks * dim * size_of(DType::kF32), DType::kF32,
                   chunks, dim, dim};
@@ -135,7 +135,7 @@ void Llama::rotate(const Tensor& qkv) {
   ops_->rope(rotation(qkv, +1.0f));
 }
 
-// With qk_norm the norms' gradients follow, and the cast with the GEMM that reads it.
+// With qk_norm, the norms' gradients follow, and the GEMM that reads the gradient casts it.
 void Llama::backward_rotate(int64_t linear, const Tensor& d_qkv) {
   const ProfileScope scope(device_, "RoPE");
   const RopeCall call = rotation(d_qkv, -1.0f);

@@ -1,4 +1,4 @@
-// The `model` section of a config: the shape of a LLaMA, with keys as Hugging Face spells them.
+// The `model` section of a config: the shape of a LLaMA, with Hugging Face's key names.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace mpt {
 
-// How rotary frequencies change for contexts longer than those a model was trained on.
+// Scaling of rotary frequencies for contexts longer than those a model was trained on.
 enum class RopeType : uint8_t { kDefault, kLinear, kLlama3 };
 template <>
 struct EnumNames<RopeType> {
   static constexpr std::array<std::string_view, 3> kNames{"default", "linear", "llama3"};
 };
 
-// The `rope_scaling` section (formulas/rope_table.h has the formulas).
+// The `rope_scaling` section (formulas in formulas/rope_table.h).
 struct RopeScaling {
   RopeType rope_type = RopeType::kDefault;
   double factor = 1;
@@ -54,7 +54,7 @@ struct LlamaConfig {
   [[nodiscard]] int64_t head_dim() const {
     return head_size.value_or(hidden_size / num_attention_heads);
   }
-  // Widths of all queries, and of all keys or all values.
+  // Width of all queries; width of all keys, or of all values.
   [[nodiscard]] int64_t query_width() const { return num_attention_heads * head_dim(); }
   [[nodiscard]] int64_t key_value_width() const { return key_value_heads() * head_dim(); }
   [[nodiscard]] int64_t qkv_width() const { return query_width() + 2 * key_value_width(); }

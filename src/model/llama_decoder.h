@@ -1,7 +1,7 @@
 // Runs a LLaMA one token at a time for generation, with a cache of keys and values.
 //
-// Uses the formulas of Llama and its order of operations per token, so logits equal those of Llama
-// on the whole sequence, up to the order of sums. The constructor allocates all memory.
+// Uses Llama's formulas and its order of operations per token, so logits equal those of Llama on
+// the whole sequence, up to the order of sums. The constructor allocates all memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace mpt {
 
 struct DecoderOptions {
-  DType storage;          // of weights, activations and the cache
+  DType storage;          // type of weights, activations and cache
   int64_t max_positions;  // tokens that fit into the cache
 };
 
@@ -26,11 +26,12 @@ class LlamaDecoder {
   LlamaDecoder(const LlamaConfig& config, const DecoderOptions& options, const WeightStore& weights,
                Device& device, Allocator& allocator);
 
-  // Appends a token and returns the logits [V] of the next one. Throws Error if the cache is full.
+  // Appends a token and returns the logits [V] for the next one. Throws Error if the cache is full.
   std::vector<float> next_logits(int32_t token);
   // Forgets all tokens.
   void reset() { rewind(0); }
-  // Forgets the tokens after the first `position`, of which there must be as many.
+  // Forgets the tokens after the first `position`. At least `position` tokens must have been
+  // appended.
   void rewind(int64_t position);
 
   [[nodiscard]] int64_t position() const { return position_; }  // tokens appended so far
@@ -55,7 +56,7 @@ class LlamaDecoder {
   Device& device_;
   std::unique_ptr<LlamaOps> ops_;
   RopeTable rope_;
-  std::vector<Cache> caches_;  // of each layer
+  std::vector<Cache> caches_;  // one per layer
   Tensor token_;               // [1, 1] int32
   Tensor residual_, middle_;   // [1, C] the residual stream before and within a block
   Tensor normed_;              // [1, C]

@@ -1,9 +1,9 @@
-// The device operations of a LLaMA other than GEMMs and attention. Written once over Exec
-// (llama_ops_on.h) and instantiated per backend; a backend may override single operations with
+// Device operations of a LLaMA other than GEMMs and attention. Written once over Exec
+// (llama_ops_on.h) and instantiated per backend; a backend may override individual operations with
 // tuned kernels.
 //
-// Legend: B sequences, T tokens, N = B T, C hidden, H query heads, K heads of keys and values, D
-// head dimension, F stored MLP width, V vocabulary. "Storage" tensors are all fp32 or all bf16;
+// Legend: B sequences, T tokens, N = B T, C hidden, H query heads, K key/value heads, D head
+// dimension, F stored MLP width, V vocabulary. "Storage" tensors are either all fp32 or all bf16;
 // gradients of parameters may be either.
 #pragma once
 
@@ -21,7 +21,7 @@
 namespace mpt {
 
 // RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused). `out` may be empty
-// (no rows) if a cast computes it from x and inv_rms, see NormInput.
+// (no rows) if a cast computes it from x and inv_rms; see NormInput.
 struct NormForwardCall {
   Tensor residual, branch, sum;  // [N, C] storage
   Tensor out;                    // [N, C] storage, or fp32 (unrounded)
@@ -43,14 +43,15 @@ struct NormBackwardCall {
 // RMSNorm of every head of Q and K, in place (formulas/head_norm.h).
 struct HeadNormForwardCall {
   Tensor qkv;                   // [N, (H + 2 K) D] storage
-  Tensor before;                // [N, (H + K) D] storage: Q and K as they were, written
+  Tensor before;                // [N, (H + K) D] storage: Q and K before normalization, written
   Tensor inv_rms;               // [N, H + K] fp32, written
   Tensor query_gain, key_gain;  // [1, D] storage
   int64_t query_heads;          // H
   float eps;
 };
 
-// The gradient of the normalised heads becomes that of the heads before, in place.
+// Replaces the gradient of the normalized heads by that of the heads before normalization, in
+// place.
 struct HeadNormBackwardCall {
   Tensor d_qkv;                           // [N, (H + 2 K) D] storage
   Tensor before;                          // [N, (H + K) D] storage
@@ -69,7 +70,7 @@ struct RopeCall {
   int64_t head_dim, seq_len;
   int64_t first_position = 0;
   float direction = 1.0f;   // -1: backward
-  Tensor document_begin{};  // [1, N] int32 if positions restart with documents, else none
+  Tensor document_begin{};  // [1, N] int32 if positions restart with each document, else empty
 };
 
 struct CrossEntropyCall {
@@ -77,7 +78,7 @@ struct CrossEntropyCall {
   Tensor targets;  // [1, rows] int32
   Tensor losses;   // [1, rows] fp32
   const float* gradient_scale = nullptr;  // in device memory; null: losses only
-  float z_loss = 0;                       // factor of lse^2, in the gradient alone
+  float z_loss = 0;                       // factor on lse^2, in the gradient only
 };
 
 struct EmbeddingBackwardCall {
@@ -88,7 +89,7 @@ struct EmbeddingBackwardCall {
   Accumulate accumulate;
 };
 
-// One new token per call, attending to itself and `past` tokens before it in the cache.
+// One new token per call, which attends to itself and to the `past` tokens before it in the cache.
 struct CachedAttentionCall {
   Tensor qkv;           // [1, (H + 2 K) D] storage, RoPE applied; K and V go to the caches
   Tensor keys, values;  // [positions, K D] storage
@@ -103,12 +104,13 @@ struct SwigluInput {
 };
 struct NormInput {
   Tensor x;        // [N, C] bf16
-  Tensor inv_rms;  // [1, N] fp32, as norm_forward leaves it
+  Tensor inv_rms;  // [1, N] fp32, from norm_forward
   Tensor gain;     // [1, C] bf16
 };
 using ComputedInput = std::variant<SwigluInput, NormInput>;
 
-// Generic kernels are the reference for tuned ones, and handle shapes that those do not support.
+// Generic kernels are the reference for tuned ones, and handle the shapes that those do not
+// support.
 enum class LlamaKernels : uint8_t { kTuned, kGeneric };
 
 class LlamaOps {
@@ -135,19 +137,19 @@ class LlamaOps {
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
-  // norm_forward() without `out`, and an FP8 cast of what it would be, in one pass where the
-  // backend has one: as norm_forward() and then cast(NormInput).
+  // norm_forward() without `out`, and an FP8 cast of that output; in one pass where the backend
+  // supports it. Equivalent to norm_forward() followed by cast(NormInput).
   virtual void norm_forward_and_cast(const NormForwardCall& call, const Fp8CastCall& cast) = 0;
-  // These operations and an FP8 cast of what they write, qkv or gate_up, in one pass where the
-  // backend has one: the codes and the amax are those of a cast afterwards. qkv or gate_up may be
-  // left as they were, or overwritten.
+  // Each operation and an FP8 cast of its output, qkv or gate_up; in one pass where the backend
+  // supports it. Codes and amax equal those of a separate cast afterwards. qkv or gate_up may be
+  // left unchanged or overwritten.
   virtual void rope_and_cast(const RopeCall& call, const Fp8CastCall& cast) = 0;
   virtual void swiglu_backward_and_cast(const Tensor& gate_up, const Tensor& d_out,
                                         const Fp8CastCall& cast) = 0;
-  // Likewise of d_x, which is written as well.
+  // Likewise for d_x, which is written as well.
   virtual void norm_backward_and_cast(const NormBackwardCall& call, const Fp8CastCall& cast) = 0;
-  // As in Fp8Casts, for a computed input with the shape of the call's source. Codes and amaxes
-  // equal those of the same input stored in fp32, or in bf16 if the cast rounds to bf16 first.
+  // Like Fp8Casts, for a computed input with the shape of the call's source. Codes and amaxes equal
+  // those of the same input stored in fp32, or in bf16 if the cast rounds to bf16 first.
   virtual void cast(const ComputedInput& input, const Fp8CastCall& call) = 0;
   virtual void gather_amax(const ComputedInput& input, const Fp8CastCall& call) = 0;
   virtual void cross_entropy(const CrossEntropyCall& call) = 0;

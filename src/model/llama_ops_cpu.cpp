@@ -1,4 +1,4 @@
-// The LLaMA operations on the CPU.
+// LLaMA operations on the CPU.
 #include "device/cpu/cpu_exec.h"
 #include "model/llama_ops_on.h"
 

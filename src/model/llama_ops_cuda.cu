@@ -1,5 +1,5 @@
-// The LLaMA operations on a CUDA stream: the CPU's formulas in kernels with 16-byte loads and
-// stores. Other shapes and alignments use the generic operations.
+// LLaMA operations on a CUDA stream: the CPU's formulas in kernels with 16-byte loads and stores.
+// Other shapes and alignments use the generic operations.
 #include <algorithm>
 
 #include "device/cuda/cuda_exec.cuh"
@@ -10,6 +10,7 @@
 #include "model/cuda/gradient_casts.cuh"
 #include "model/cuda/rms_norm.cuh"
 #include "model/llama_ops_on.h"
+#include "precision/dispatch.h"
 
 namespace mpt {
 namespace {
@@ -26,7 +27,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   using Generic = LlamaOpsOn<CudaExec>;
 
  public:
-  // Without a stream it only plans and needs no GPU.
+  // Without a stream, it only plans and needs no GPU.
   explicit CudaLlamaOps(cudaStream_t stream) : Generic(CudaExec{stream}) {
     if (stream == nullptr) return;
     longest_row_bytes_ = shared_memory_of_a_block() - kStaticShared;
@@ -211,13 +212,14 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   }
 
  private:
-  // Of norm_backward: enough blocks for every multiprocessor, few enough that summing their parts
-  // is cheap. Chunks are multiples of kFewestRows, which transposed codes are stored by.
+  // Chunks of norm_backward: enough blocks for every multiprocessor, few enough that summing their
+  // parts is cheap. Chunks are multiples of kFewestRows, the unit in which transposed codes are
+  // stored.
   static constexpr int64_t kMostChunks = 2048, kFewestRows = 16;
-  // Upper bound on a cross_entropy block's shared memory beside its row: its team's sums.
+  // Upper bound on a cross_entropy block's shared memory besides its row: its team's sums.
   static constexpr int64_t kStaticShared = 1024;
 
-  // The most a block may have; the kernel does not need the L1 that this leaves.
+  // Allows the maximum per block; the kernel does not need the L1 that this leaves.
   template <class T>
   void give_shared_memory(void (*kernel)(CrossEntropy<T>)) const {
     allow_shared(kernel, longest_row_bytes_);
@@ -239,7 +241,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
             call.gain.as<T>(),  call.d_x.as<T>(), call.d_gain_partial.as<float>(),
             call.x.rows,        call.x.cols,      rows_per_chunk(call.x.rows)};
   }
-  // Over the chunks of rows_per_chunk().
+  // Sums over the chunks of rows_per_chunk().
   void sum_gain_gradient(const NormBackwardCall& call) const {
     const int64_t cols = call.x.cols, of_chunk = rows_per_chunk(call.x.rows),
                   chunks = (call.x.rows + of_chunk - 1) / of_chunk;
@@ -285,7 +287,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     return {.blocks = blocks, .threads = threads, .stream = exec_.stream};
   }
 
-  int64_t longest_row_bytes_ = 0;  // of logits
+  int64_t longest_row_bytes_ = 0;  // bytes of the longest row of logits
 };
 
 std::unique_ptr<LlamaOps> make(StreamRef stream, const LlamaOps::Options& options) {

@@ -12,6 +12,7 @@
 #include "model/formulas/rope.h"
 #include "model/formulas/swiglu.h"
 #include "model/llama_ops.h"
+#include "precision/dispatch.h"
 #include "precision/format.h"
 #include "precision/fp8_ops_on.h"
 
@@ -208,7 +209,7 @@ class LlamaOpsOn : public LlamaOps {
   }
 
  protected:
-  // Casts what an operation has just written.
+  // Casts the output that an operation has just written.
   virtual void cast_written(const Tensor& written, const Fp8CastCall& call) {
     check_written(written, call);
     cast_blocks(exec_, fp8_source(ElementCodec(written), call), call);
@@ -218,14 +219,14 @@ class LlamaOpsOn : public LlamaOps {
           "cast of [{},{}] from an operation that writes [{},{}]", call.source.rows,
           call.source.cols, written.rows, written.cols);
   }
-  // Calls f with the result's type: the storage type or fp32. An omitted result counts as fp32.
+  // Calls f with the output's type: the storage type or fp32. An omitted output counts as fp32.
   template <class F>
   static void dispatch_output(DType storage, DType out, const F& f) {
     check(out == storage || out == DType::kF32, "unsupported result in {} from storage in {}",
           name_of(out), name_of(storage));
     dispatch(storage, [&]<class T>(T t) { out == storage ? f(t, t) : f(t, float{}); });
   }
-  // norm_backward except for summing the gain's gradient over chunks.
+  // norm_backward without the sum of the gain's gradient over chunks.
   void norm_backward_rows(const NormBackwardCall& call, int64_t rows_per_chunk) const {
     const int64_t rows = call.x.rows;
     dispatch(call.x.dtype, [&]<class T>(T) {

@@ -1,8 +1,7 @@
-// The parameter list of a LLaMA: the only place that defines names, shapes, order and
-// initialisation.
+// The parameter list of a LLaMA: the single definition of names, shapes, order and initialization.
 //
-// Order, and thereby tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up,
-// down, and with qk_norm the norms of q and k; final norm; head, unless it is the embedding.
+// Order, and therefore tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up,
+// down, and with qk_norm the norms of q and k; final norm; head, unless tied to the embedding.
 #pragma once
 
 #include <vector>
@@ -12,7 +11,7 @@
 
 namespace mpt {
 
-// Offsets within a layer's parameters; the last two only with qk_norm.
+// Offsets within a layer's parameters; the last two exist only with qk_norm.
 enum class LayerParam : int64_t {
   kAttnNorm,
   kQ,
@@ -29,10 +28,10 @@ enum class LayerParam : int64_t {
 inline int64_t params_per_layer(const LlamaConfig& config) { return config.qk_norm ? 11 : 9; }
 
 std::vector<ParamSpec> llama_parameters(const LlamaConfig& config);
-// Of the matrix with the most; 0 if there is none.
+// Rows of the matrix with the most; 0 if there is none.
 int64_t most_rows(const std::vector<ParamSpec>& specs);
 
-// Position in that list.
+// Positions in the parameter list.
 inline int64_t embedding_index() { return 0; }
 inline int64_t layer_index(const LlamaConfig& config, int64_t layer, LayerParam which) {
   return 1 + params_per_layer(config) * layer + int64_t(which);
@@ -53,7 +52,7 @@ struct ParameterRange {
 };
 ParameterRange parameters_of_group(const LlamaConfig& config, int64_t group);
 
-// The stored width of the MLP: intermediate_size rounded up to pad_multiple.
+// Stored width of the MLP: intermediate_size rounded up to pad_multiple.
 int64_t padded_intermediate_size(const LlamaConfig& config);
 
 }  // namespace mpt

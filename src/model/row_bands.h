@@ -1,4 +1,4 @@
-// Goes through the rows of all masters in bands, with FP32 memory for the largest: what sets
+// Visits the rows of all masters in bands, with FP32 memory for the largest band: code that sets
 // weights need not hold a whole tensor in FP32.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace mpt {
 
 inline constexpr int64_t kStagedElements = int64_t{1} << 22;
 
-// Rows of a tensor without a scale of its own, as a tensor.
+// Rows of a tensor that has no tensor scale, as a tensor.
 inline EncodedTensor rows_of(EncodedTensor tensor, int64_t first, int64_t rows) {
   tensor.rows = rows;
   tensor.codes = tensor.codes.row_range(first, rows);
@@ -37,12 +37,12 @@ class RowBands {
   }
   [[nodiscard]] CodecOps& ops() const { return *ops_; }
   [[nodiscard]] int64_t most_elements() const { return most_; }
-  // FP32 for the largest band.
+  // FP32 memory for the largest band.
   [[nodiscard]] Tensor staging() const {
     return allocator_->tensor(kScratchMemory, DType::kF32, 1, most_);
   }
 
-  // Calls work(first row, rows of the master, FP32 of their shape in `staging`).
+  // Calls work(first row, rows of the master, `staging` in their shape) for each band.
   template <class Work>
   void each(const ParamSpec& spec, const Tensor& staging, const Work& work) const {
     const int64_t band = rows_at_a_time(master(spec));
@@ -54,7 +54,7 @@ class RowBands {
   }
 
  private:
-  // Rows that can be encoded on their own: all if the tensor has one scale.
+  // Rows that can be encoded independently: all if the tensor has one scale.
   static int64_t rows_at_a_time(const EncodedTensor& tensor) {
     if (tensor.tensor_scale.rows > 0) return tensor.rows;
     return std::clamp<int64_t>(kStagedElements / tensor.cols, 1, tensor.rows);

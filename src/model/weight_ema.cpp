@@ -17,7 +17,7 @@ Tensor allocate_mean(const ParamSpec& spec, BlockRange own, Allocator& allocator
   return whole_of_span(allocator.tensor(kWeightEmaMemory, DType::kF32, 1, span), shape, own);
 }
 
-// Of the weights after step t: 1 / (1 + d + ... + d^(t-1)).
+// Share of the weights after step t: 1 / (1 + d + ... + d^(t-1)).
 double newest_share(double decay, int64_t step) {
   return (1 - decay) / (1 - std::pow(decay, double(step)));
 }

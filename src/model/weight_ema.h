@@ -1,8 +1,8 @@
-// The exponential moving average of a run's weights, in FP32 (train.ema_decay).
+// Exponential moving average of a run's weights, in FP32 (train.ema_decay).
 //
-// After step t it is the mean of the weights after steps 1 to t, each with `decay` times the weight
-// of the next (docs/numerics.md "EMA of weights"). What those steps were, updates or skipped ones,
-// is the same to it. It is a state of checkpoints, and nothing in training reads it.
+// After step t it is the mean of the weights after steps 1 to t, each weighted by `decay` times the
+// weight of the next (docs/numerics.md "EMA of weights"). Updates and skipped steps count alike.
+// The average is part of checkpoints; nothing in training reads it.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 #include <string>
 #include <vector>
 
-#include "comm/partition.h"
+#include "core/named_tensor.h"
 #include "core/tensor.h"
 #include "device/device.h"
 #include "device/memory.h"
 #include "model/weight_store.h"
 #include "precision/codec_ops.h"
+#include "ranks/partition.h"
 
 namespace mpt {
 
 inline constexpr MemoryPurpose kWeightEmaMemory{"EMA of weights"};
 
-// The name in checkpoints of that of a parameter.
+// Name in checkpoints of a parameter's average.
 std::string ema_name(const std::string& parameter);
 
 class WeightEma {
  public:
-  // Of the update blocks of `rank`; with a single rank, of all. All but the partition must outlive
-  // this object.
+  // Covers the update blocks of `rank`; with a single rank, all blocks. All but the partition must
+  // outlive this object.
   struct Place {
     const Partition& partition;
     int64_t rank;
@@ -36,10 +37,10 @@ class WeightEma {
   };
   WeightEma(const WeightStore& weights, double decay, const Place& place);
 
-  // Call after step `step`, from 1 on, of each in turn, when all weights of this rank are in place.
+  // Call after every step, in order from 1, when all weights of this rank are in place.
   void follow(int64_t step);
 
-  // The own elements.
+  // Own elements.
   [[nodiscard]] std::vector<TensorPart> parts() const;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "model/parameters.h"
 #include "model/row_bands.h"
@@ -87,7 +88,7 @@ void WeightStore::allocate_gradients(Allocator& allocator) {
                              gradient_container(specs_[i]), allocator));
 }
 
-// GEMMs of FP32 operands write FP32 alone (cuBLASLt has no others).
+// FP32 GEMMs write only FP32 (cuBLASLt has no others).
 DType WeightStore::gradient_container(const ParamSpec& spec) const {
   const int64_t as_head = spec.kind == ParamKind::kHead || spec.tied ? options_.head_additions : 0,
                 otherwise = spec.kind == ParamKind::kHead ? 0 : 1;

@@ -1,9 +1,9 @@
-// The weights of a model and their gradients: one tensor per entry of the parameter list, in device
+// Weights of a model and their gradients: one tensor per entry of the parameter list, in device
 // memory.
 //
 // master(i) is the stored weight that is updated and saved, in its encoded format. compute(i) is
-// read by norms, embedding and GEMMs: the master itself if it has that element type, else a decoded
-// copy refreshed by decode_weights(). Fused neighbours (q, k, v; gate, up) are contiguous in
+// read by norms, embedding and GEMMs: the master itself if it has that element type, otherwise a
+// decoded copy refreshed by decode_weights(). Fused neighbors (q, k, v; gate, up) are contiguous in
 // compute tensors and gradients, and accessible as one matrix.
 #pragma once
 
@@ -12,13 +12,14 @@
 #include <optional>
 #include <vector>
 
-#include "comm/partition.h"
+#include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "core/random.h"
 #include "core/tensor.h"
 #include "device/device.h"
 #include "precision/codec_ops.h"
 #include "precision/encoded_tensor.h"
+#include "ranks/partition.h"
 
 namespace mpt {
 
@@ -26,7 +27,7 @@ namespace mpt {
 inline constexpr MemoryPurpose kComputeWeightMemory{"compute weights"};
 inline constexpr MemoryPurpose kGradientMemory{"gradients"};
 
-inline constexpr RandomStream kInitStream{0};  // of initial weights
+inline constexpr RandomStream kInitStream{0};  // for initial weights
 
 enum class Gradients : uint8_t { kAllocate, kNone };
 
@@ -37,7 +38,7 @@ struct WeightOptions {
   DType storage;                            // of compute tensors: fp32 or bf16
   DType gradient;                           // gradients are rounded to this once per step
   int64_t additions = 1;                    // additions to a gradient per step (micro-batches)
-  int64_t head_additions = 1;               // by the LM head: chunks per micro-batch
+  int64_t head_additions = 1;               // from the LM head: chunks per micro-batch
   std::optional<WeightEncoding> linears{};  // masters of linear layers; none: type `storage`
   LinearCopies linear_copies = LinearCopies::kDecoded;
   Gradients gradients = Gradients::kAllocate;
@@ -61,26 +62,26 @@ class WeightStore {
   // Physical. BF16 if `gradient` is bf16 and a step writes it only once, else FP32; see
   // rounded_later().
   [[nodiscard]] const Tensor& gradient(int64_t i) const { return gradients_[size_t(i)]; }
-  // Parameter i and its fused neighbours, as one matrix.
+  // Parameter i and its fused neighbors, as one matrix.
   [[nodiscard]] Tensor compute_fused(int64_t i) const { return fused(compute_, i); }
   [[nodiscard]] Tensor gradient_fused(int64_t i) const { return fused(gradients_, i); }
 
-  // Decodes the masters into the copies. Call whenever masters have changed: after initialisation,
-  // loading and each optimizer step.
+  // Decodes the masters into the copies. Call after every change of the masters: after
+  // initialization, loading and each optimizer step.
   void decode_weights() const;
-  // The same for parameters [first, first + count).
+  // Decodes parameters [first, first + count) only.
   void decode_weights(int64_t first, int64_t count) const;
 
   // True if gradient(i) accumulates in FP32 and must be rounded to bf16 after the last addition.
   [[nodiscard]] bool rounded_later(int64_t i) const;
 
-  // The pieces of all masters: weights under their Hugging Face names, scales beside them.
+  // Pieces of all masters: weights under their Hugging Face names, with their scales.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
-  // The same for one rank's update blocks in a partition of the parameters. All ranks' parts
+  // Pieces of one rank's update blocks in a partition of the parameters. The parts of all ranks
   // together hold every element once.
   [[nodiscard]] std::vector<TensorPart> named_parts(const Partition& partition, int64_t rank) const;
-  // The logical part of every compute(i) under its Hugging Face name, for use without training.
-  // Requires LinearCopies::kDecoded and a previous decode_weights().
+  // Logical part of every compute(i) under its Hugging Face name, for use without training.
+  // Requires LinearCopies::kDecoded and a prior decode_weights().
   [[nodiscard]] std::vector<NamedTensor> decoded_tensors() const;
 
  private:
@@ -101,9 +102,9 @@ class WeightStore {
 // Logical part of a physical tensor.
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 
-// N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column)
-// alone (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format.
-// decode_weights() included.
+// Sets matrices to N(0, initializer_range) and gains to 1, as a function of (seed, tensor, row,
+// column) only (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every
+// format. Includes decode_weights().
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed,
                         Device& device);
 

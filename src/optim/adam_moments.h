@@ -1,4 +1,4 @@
-// Running means of gradients and their squares, and the Adam direction they give.
+// Running means of gradients and of their squares, and the Adam direction computed from them.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct BiasCorrection {
   }
 };
 
-// How running means advance. Once: in FP32, rounded on store.
+// Update of the running means in FP32, rounded once, on store.
 struct EmaOnce : BiasCorrection {
   MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
     return std::fma(one_minus_beta, g, beta * m);
@@ -28,7 +28,7 @@ struct EmaOnce : BiasCorrection {
     return std::fma(g, one_minus_beta * g, beta * v);
   }
 };
-// Rounded after every operation, as in eager BF16 code: m.mul_(b).add_(g, alpha = 1 - b).
+// Rounds after every operation, like eager BF16 code: m.mul_(b).add_(g, alpha = 1 - b).
 struct EmaPerOp : BiasCorrection {
   MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
     return rounded_to<bf16>(rounded_to<bf16>(beta * m) + one_minus_beta * g);
@@ -37,7 +37,7 @@ struct EmaPerOp : BiasCorrection {
     return rounded_to<bf16>(rounded_to<bf16>(beta * v) + g * (one_minus_beta * g));
   }
 };
-// For steps whose corrections have reached 1: skips the divisions.
+// Skips the divisions in steps whose corrections have reached 1.
 template <class Ema>
 struct Settled : Ema {
   MPT_HD static float corrected(float x, SharedDivisor) { return x; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "optim/optimizer_states.h"
 #include "optim/update/apollo_e_on.h"

@@ -4,7 +4,7 @@
 // For a matrix, j runs over the M channels of its larger side (rows if square), i over the d
 // elements of a channel:
 //   R_jk = sum_i P_ik G_ij,   V <- b2 V + (1 - b2) R^2,   N = R / (sqrt(V^) + eps sqrt(d / r))
-//   s_j = |N_j| / |R_j| (channel), or one s = |N| / |R| for all (mini);   n_ij = alpha s_j G_ij
+//   s_j = |N_j| / |R_j| (channel), or a single s = |N| / |R| (mini);   n_ij = alpha s_j G_ij
 // with G = (ln 2 w) g. States: V, FP32 [M, r], and P, FP32, stored as [r, d] so that sums
 // read contiguous memory.
 #pragma once
@@ -13,13 +13,13 @@
 #include <span>
 #include <vector>
 
-#include "comm/partition.h"
 #include "core/param_spec.h"
 #include "core/random.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/update/tensor_update.h"
 #include "precision/encoded_tensor.h"
+#include "ranks/partition.h"
 
 namespace mpt {
 
@@ -37,8 +37,7 @@ ProjectionShape projection_shape(int64_t rows, int64_t cols);
 
 inline constexpr RandomStream kProjectionStream{5};
 
-// P of the matrix `tensor` after its refresh number `refresh`: float(z / sqrt(rank)), as [rank,
-// depth].
+// P of the matrix `tensor` after refresh number `refresh`: float(z / sqrt(rank)), [rank, depth].
 struct ProjectionDraw {
   uint64_t seed;
   uint32_t tensor;
@@ -56,8 +55,8 @@ struct ProjectionScalars {
 ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t,
                                      const ProjectionShape& shape);
 
-// Scratch shared by the projected tensors of a step, one after another; each has one row, sized for
-// the largest.
+// Scratch shared by the projected tensors of a step, which use it one after another; each buffer
+// has one row, sized for the largest tensor.
 struct ProjectionScratch {
   Tensor gradient;   // fp32: G
   Tensor tiles;      // fp32: sums over tiles of a channel
@@ -75,7 +74,7 @@ ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& sh
 struct ProjectionCall {
   EncodedTensor weights;
   WeightRounding rounding;
-  Tensor residuals;  // of that rounding, if it keeps any
+  Tensor residuals;  // kept by `rounding`, if any
   Tensor gradient;
   const StepControl* control;  // in device memory
   Tensor projection;           // [r, d]
@@ -91,9 +90,10 @@ SharedFactors factors_of(const ProjectionCall& call);
 // Projections of an optimizer's targets. The optimizer owns their states.
 class Projections {
  public:
-  // Scratch is sized for `own_shapes`, the targets updated here; scalars exist for every target.
+  // Scratch is sized for `own_shapes`, the targets updated on this rank; scalars exist for every
+  // target.
   struct Options {
-    std::optional<ProjectionOptions> projection;  // none: no target is projected
+    std::optional<ProjectionOptions> projection;  // nullopt: no target is projected
     WeightRounding rounding;
     uint64_t seed;
     size_t targets;
@@ -101,10 +101,10 @@ class Projections {
   };
   Projections(Options options, Device& device, Allocator& allocator);
 
-  // Writes the scalars of the step to host memory, and uploads a new P when one is due.
+  // Writes the step's scalars to host memory and uploads a new P when one is due.
   void prepare(size_t index, const UpdateTarget& target, const TargetStates& states,
                const StepScalars& step);
-  [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // send before the update
+  [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // upload before update
   [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target,
                                     const TargetStates& states, const StepControl* control) const;
 

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
-#include "comm/communicator.h"
 #include "core/check.h"
 #include "device/device.h"
 #include "optim/update/optimizer_ops.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
 namespace {
 
 int64_t tiles_of(BlockRange range) { return (range.count + kBlocksPerTile - 1) / kBlocksPerTile; }
 
-// The tiles of one tensor that one rank owns.
+// Tiles of one tensor that one rank owns.
 struct RankTiles {
   BlockRange range;
   size_t rank;

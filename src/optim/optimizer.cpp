@@ -4,14 +4,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/communicator.h"
 #include "core/check.h"
 #include "device/device.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
 namespace {
 
-// A partition with everything on one rank.
+// Returns a partition with everything on one rank.
 Partition whole_partition(const std::vector<UpdateTarget>& targets) {
   std::vector<PartitionedTensor> tensors;
   for (const UpdateTarget& target : targets)
@@ -35,7 +35,7 @@ void check_partition(const std::vector<UpdateTarget>& targets, const Optimizer::
   }
 }
 
-// The update blocks of every target that this rank updates.
+// Returns the update blocks of every target that this rank updates.
 std::vector<BlockRange> own_blocks(const std::vector<UpdateTarget>& targets,
                                    const Optimizer::Place& place) {
   check_partition(targets, place);
@@ -269,8 +269,8 @@ void Optimizer::update() {
   update_batches([](const Batch&) {});
 }
 
-// The maxima of a cut tensor come from several ranks, so its update waits for reduce_maxima(). A
-// tensor that is never cut is updated at once.
+// The maxima of a split tensor come from several ranks, so its update waits for reduce_maxima(). A
+// tensor that is never split is updated at once.
 void Optimizer::update_batches(const std::function<void(const Batch&)>& before) {
   for (const PinnedBuffer& buffer : {update_table_, rule_table_, projections_.scalars()})
     device_.send(buffer);

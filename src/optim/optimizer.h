@@ -8,7 +8,7 @@
 // updates their weights; the caller then gathers the weights. Together the ranks' weights and
 // states are bit-identical to those of a single optimizer.
 //
-// Parts of a step have classes of their own: OptimizerStates, GradientNorm, ScalePass, Projections.
+// Parts of a step have their own classes: OptimizerStates, GradientNorm, ScalePass, Projections.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "comm/partition.h"
+#include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "core/tensor.h"
 #include "device/device.h"
@@ -29,6 +28,8 @@
 #include "optim/scale_pass.h"
 #include "optim/update/optimizer_ops.h"
 #include "optim/update_statistics.h"
+#include "ranks/communicator.h"
+#include "ranks/partition.h"
 
 namespace mpt {
 
@@ -55,15 +56,14 @@ class Optimizer {
     Device& device;
     Allocator& allocator;
   };
-  // Plans all states, or allocates them as zeros.
+  // Plans all states, or allocates them zeroed.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
             std::vector<UpdateTarget> targets, const Place& place);
   // Single rank: updates all update blocks.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
             std::vector<UpdateTarget> targets, Device& device, Allocator& allocator);
 
-  // Call once when the initial weights are in place, all of them on every rank; not after loading a
-  // checkpoint.
+  // Call once when all initial weights are in place on every rank; not after loading a checkpoint.
   void weights_initialized();
   // Call after loading states from a checkpoint.
   void states_loaded();
@@ -79,7 +79,7 @@ class Optimizer {
   //   rescale()            call after update(), with whole weights: moves tensor scales that need
   //                        all blocks of a tensor. A second call changes nothing
   void prepare(const StepScalars& scalars);
-  // Of the steps from the next on; to be called before prepare().
+  // Applies from the next step on. Call before prepare().
   void set_limits(const StepLimits& limits) { norm_.set_limits(limits); }
   void measure_gradients(const Tensor& losses);
   void update();
@@ -88,39 +88,39 @@ class Optimizer {
   // Result of measure_gradients(); valid after Device::synchronize().
   [[nodiscard]] const StepControl& control() const { return norm_.control(); }
 
-  // measure_gradients({}), then waits and returns the norm.
+  // Calls measure_gradients({}), waits for it and returns the norm.
   double grad_norm();
-  // A whole step including rescale(), with the grad_scale of the scalars; waits for it. Single rank
-  // only.
+  // Runs a whole step including rescale(), with the grad_scale of the scalars, and waits for it.
+  // Single rank only.
   void step(const StepScalars& scalars);
-  // The same without rescale(), called by all ranks; returns update statistics per tensor, summed
-  // over ranks. Needs StepStatistics::kOnDemand.
+  // Like step(), but without rescale(), and called by all ranks. Returns update statistics per
+  // tensor, summed over ranks. Needs StepStatistics::kOnDemand.
   std::vector<UpdateStatistics> step_with_statistics(const StepScalars& scalars);
 
-  // Every state as "<state>/<parameter>" and everything else a checkpoint must hold: m, v, v_e as
+  // Every state as "<state>/<parameter>" and everything else a checkpoint must hold: m, v, v_e, if
   // the rule has them; the residuals of weight_rounding; v_r [M, r] and projection [r, d] of
   // Apollo-E; init_rms [1, targets]. Only own elements: the parts saved by all ranks hold every
   // element once. init_rms is saved by rank 0 and loaded by all.
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
-  // The same for an optimizer that owns all update blocks.
+  // Like parts_to_save(), for an optimizer that owns all update blocks.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
-  // Bytes of the own states' logical elements, excluding per-tensor scalars (docs/numerics.md
+  // Bytes of the logical elements of own states, excluding per-tensor scalars (docs/numerics.md
   // "Apollo-E").
   [[nodiscard]] int64_t optimizer_state_bytes() const;
-  // The update blocks of a target that this rank updates.
+  // Update blocks of a target that this rank updates.
   [[nodiscard]] BlockRange blocks(size_t target) const { return states_[target].blocks; }
 
-  // Replaces the implementation of the operations, for example with one that has many lanes.
+  // Replaces the implementation of the operations, for example with one of many lanes.
   void replace_ops(std::unique_ptr<OptimizerOps> ops);
 
  private:
-  // Tensors updated in one pass. A tensor that needs its whole matrix has a batch of its own,
-  // because such tensors share the memory of their directions.
+  // Tensors updated in one pass. A tensor that needs its whole matrix gets its own batch, because
+  // such tensors share the memory for their directions.
   struct Batch {
     std::unique_ptr<UpdateBatch> update;
     std::vector<size_t> targets;
-    std::vector<TensorSlot> slots;  // of the targets, for the prepared step
+    std::vector<TensorSlot> slots;  // one per target, for the prepared step
     int64_t table_offset;
     bool whole;
   };
@@ -143,7 +143,7 @@ class Optimizer {
   [[nodiscard]] BatchCall call_of(const Batch& batch) const;
   // Calls before(batch) once everything its update reads is ready.
   void update_batches(const std::function<void(const Batch&)>& before);
-  // Of a tensor that needs its whole matrix, into memory that the next one overwrites.
+  // For a tensor that needs its whole matrix. Writes to memory that the next call overwrites.
   void find_directions(size_t target);
   void count_updates(const StepScalars& scalars, const Batch& batch,
                      std::vector<UpdateStatistics>& sums);

@@ -1,4 +1,4 @@
-// The `optimizer` section of a config: the update rule with its keys, weight rounding, clipping.
+// The `optimizer` section of a config: the update rule and its keys, weight rounding, clipping.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace mpt {
 
-// Rounding of the updated FP32 weight to its stored format. All but stochastic round to nearest and
-// differ in what they keep of the error beside each weight: kahan a second BF16 number, remainder
+// Rounding of the updated FP32 weight to its stored format. All but stochastic round to nearest;
+// they differ in what they keep of the error for each weight: kahan a second BF16 number, remainder
 // the 16 bits that complete FP32, ulp_residual 8 bits, master an FP32 copy of the weight.
 enum class WeightRounding : uint8_t {
   kNearest,
@@ -27,12 +27,12 @@ struct EnumNames<WeightRounding> {
                                                           "remainder", "ulp_residual", "master"};
 };
 
-// A number kept beside every weight, apart from the states of the rule.
+// A number stored with every weight, separate from the rule's states.
 struct ResidualInfo {
   std::string_view name;  // in checkpoints: "<name>/<parameter>"
   DType dtype;
 };
-// Nothing for roundings that keep none.
+// Returns nullopt for roundings that keep no residual.
 constexpr std::optional<ResidualInfo> residual_of(WeightRounding rounding) {
   switch (rounding) {
     case WeightRounding::kNearest:
@@ -49,13 +49,13 @@ constexpr std::optional<ResidualInfo> residual_of(WeightRounding rounding) {
   }
   return std::nullopt;
 }
-// Roundings whose residual completes a BF16 number.
+// Whether the residual completes a BF16 number.
 constexpr bool completes_bf16(WeightRounding rounding) {
   return residual_of(rounding) && rounding != WeightRounding::kMaster;
 }
 
-// Where rounding errors go that nothing is kept for. momentum: into the first moment, from which
-// later steps return them (ECO).
+// Destination of rounding errors for which no residual is kept. momentum: the first moment, from
+// which later steps return them (ECO).
 enum class ErrorFeedbackMode : uint8_t { kOff, kMomentum };
 template <>
 struct EnumNames<ErrorFeedbackMode> {

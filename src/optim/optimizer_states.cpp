@@ -25,7 +25,7 @@ class StateAllocation {
         elsewhere_(blocks.empty() && target.weights.elements() > 0),
         allocator_(allocator) {}
 
-  // One element per weight, laid out as the gradient, for the own update blocks only.
+  // One element per weight, laid out like the gradient, for own update blocks only.
   [[nodiscard]] Tensor like_weights(DType dtype) const {
     const Tensor& g = target_.gradient;
     if (elsewhere_ || blocks_ == all_blocks(target_.weights.rows, target_.weights.cols))
@@ -103,7 +103,7 @@ std::vector<TensorPart> OptimizerStates::parts_of_targets() const {
       add(states.infos[s].name, states.moments[s], w.rank, own);
     if (states.residual) add(states.residual->name, states.residuals, w.rank, own);
     if (!states.projected()) continue;
-    // A projected target is never cut: a rank has all of it or nothing.
+    // A projected target is never split: a rank has all of it or nothing.
     const auto whole = [&](const Tensor& tensor) {
       return ElementRange{0, own.count > 0 ? tensor.elements() : 0};
     };

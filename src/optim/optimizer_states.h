@@ -1,5 +1,5 @@
 // Optimizer states kept between steps: moments, residuals, projections and the RMS of the initial
-// weights. Allocates them and names them for checkpoints.
+// weights. Allocates the states and names them for checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/partition.h"
+#include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "core/tensor.h"
 #include "device/device.h"
@@ -16,6 +16,7 @@
 #include "optim/optimizer_config.h"
 #include "precision/encoded_tensor.h"
 #include "precision/format.h"
+#include "ranks/partition.h"
 
 namespace mpt {
 
@@ -30,14 +31,15 @@ struct UpdateTarget {
   Tensor gradient;
 };
 
-// Where the directions of a parameter come from: linear layers may be projected (Apollo-E) or
-// orthogonalized, which takes a whole matrix.
+// Source of a parameter's directions: linear layers may be projected (Apollo-E) or orthogonalized,
+// which takes a whole matrix.
 Moments moments_of(const OptimizerConfig& config, ParamKind kind);
 
-// Where a parameter may be cut over ranks: between tiles, or nowhere if its whole matrix is needed.
+// Where a parameter may be split over ranks: between tiles, or nowhere if its whole matrix is
+// needed.
 Cut cut_of(const OptimizerConfig& config, ParamKind kind);
 
-// The states of one target. If this rank updates none of its blocks, tensors have a shape and no
+// States of one target. If this rank updates none of its blocks, the tensors have a shape but no
 // memory.
 struct TargetStates {
   BlockRange blocks;  // updated here
@@ -45,18 +47,18 @@ struct TargetStates {
   std::span<const StateInfo> infos;
   std::vector<Tensor> moments;  // in the order of `infos`
   std::optional<ResidualInfo> residual;
-  Tensor residuals;           // of roundings that keep one
+  Tensor residuals;           // for roundings that keep one
   Tensor second, projection;  // Apollo-E: V [M, r] and P [r, d]
 
   [[nodiscard]] bool projected() const { return source == Moments::kProjected; }
   [[nodiscard]] bool orthogonalized() const { return source == Moments::kOrthogonalized; }
-  // Never cut, and updated by itself.
+  // Never split over ranks, and updated by itself.
   [[nodiscard]] bool whole() const { return source != Moments::kDense; }
 };
 
 class OptimizerStates {
  public:
-  // Plans the states of `blocks`, one range per target, or allocates them as zeros; moments are
+  // Plans the states of `blocks`, one range per target, or allocates them zeroed; moments are
   // stored in `format`. `targets` must outlive this object.
   OptimizerStates(const OptimizerConfig& config, Format format,
                   std::span<const UpdateTarget> targets, const std::vector<BlockRange>& blocks,
@@ -70,9 +72,9 @@ class OptimizerStates {
   void set_init_rms(std::vector<float> values, Device& device);
   void read_init_rms(Device& device);  // after loading a checkpoint
 
-  // The own elements of every state: "<state>/<parameter>".
+  // Own elements of every state: "<state>/<parameter>".
   [[nodiscard]] std::vector<TensorPart> parts_of_targets() const;
-  // Adds init_rms, which belongs to no target.
+  // parts_of_targets() and init_rms, which belongs to no target.
   [[nodiscard]] std::vector<TensorPart> all_parts() const;
 
  private:

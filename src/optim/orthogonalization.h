@@ -1,9 +1,9 @@
-// Directions with all singular values about equal, by the iteration of Newton and Schulz (Jordan et
-// al. 2024, docs/numerics.md "Orthogonalized directions"): for a matrix with the mean gradient M,
+// Directions with all singular values about equal, by Newton-Schulz iteration (Jordan et al. 2024,
+// docs/numerics.md "Orthogonalized directions"). For a matrix with mean gradient M:
 //   U = mu M + (1 - mu) G (Nesterov), or M;   X = U / (|U| + 1e-7)
 //   kIterations times:  A = X X^T;  X <- a X + (b A + c A A) X
 //   O = 0.2 sqrt(max(rows, cols)) X
-// with A = X^T X and the products on the other side where the matrix has more rows than columns.
+// If the matrix has more rows than columns, A = X^T X and the GEMMs are on the other side.
 #pragma once
 
 #include <optional>
@@ -20,15 +20,15 @@ class Orthogonalization {
   static constexpr int kIterations = 5;
   static constexpr float kA = 3.4445f, kB = -4.7750f, kC = 2.0315f;
 
-  // Takes scratch for the largest of `shapes`; none: nothing is ever orthogonalized.
+  // Allocates scratch for the largest of `shapes`; empty: nothing is ever orthogonalized.
   Orthogonalization(std::optional<OrthogonalizationOptions> options,
                     const std::vector<MatrixShape>& shapes, StateUpdate update, Device& device,
                     Allocator& allocator);
 
-  // Enqueues O of the gradient and the stored mean, into scratch that the next call overwrites.
+  // Enqueues O for the gradient and the stored mean, into scratch that the next call overwrites.
   void run(OptimizerOps& ops, const Tensor& gradient, const Tensor& mean,
            const StepControl* control);
-  // The directions that run() leaves for a matrix of this shape.
+  // Directions that run() leaves for a matrix of this shape.
   [[nodiscard]] SharedFactors factors(MatrixShape shape) const;
 
  private:

@@ -1,5 +1,4 @@
-// What an update rule is: the contract of the headers in rules/, and code that several of them
-// share.
+// Contract of the update rules in rules/, and code that several of them share.
 //
 // A rule R provides
 //   R::Config      its keys in the section `optimizer`: kName (the name of the rule), defaults,
@@ -7,13 +6,13 @@
 //   R::Steps       the types of its arithmetic, usually one. A Step holds the scalars of one step
 //                  of one tensor, rounded to FP32 (docs/numerics.md "Constants of a step")
 //   R::step_of(config, tensor)       index of the Step that updates a tensor
-//   R::bounds_weights(config)        weights are bounded by multiples of their tensor's initial RMS
+//   R::bounds_weights(config)        whether multiples of a tensor's initial RMS bound its weights
 //   R::projection(config)            options of a projected second moment, or nothing
 //   R::orthogonalization(config)     options of orthogonalized directions, or nothing
-//   R::table_size(config)            values that Steps read from device memory; 0: none
+//   R::table_size(config)            number of values that Steps read from device memory
 //   R::fill_table(config, step, to)  writes those values for one step
 //   R::check(config, report)         reports keys that exclude each other
-//   R::EagerKahan                    optional: its arithmetic as in eager BF16 code (kahan.h)
+//   R::EagerKahan                    optional: arithmetic of eager BF16 code (kahan.h)
 // and a Step provides
 //   kStates     name and random stream (for stochastic rounding) of every state
 //   kFactors    1: the last input of advance() is an external factor, not a state
@@ -25,11 +24,11 @@
 //   change(w, move)                      the same as a difference, for compensation (kahan.h)
 //   only(branch, move)                   the part of a move made by one branch; all for kBoth
 //   limit_change(w, y)                   clamps y so that w + y stays within the bound on weights
-//   settled()                            no bias correction is needed any more:
+//   settled()                            bias correction is no longer needed:
 //                                        advance<Settled<Ema>>() gives the same result
-// Bounds of disabled options are infinite, so the inner loop has no branches. Nothing is
-// contracted: fma is written where it is meant. rule_list.h lists the rules and checks each of
-// them.
+// Bounds of disabled options are infinite, so the inner loop has no branches. Floating-point
+// contraction is off: fma() is written where it is meant. rule_list.h lists the rules and checks
+// each of them.
 #pragma once
 
 #include <array>
@@ -52,7 +51,7 @@
 
 namespace mpt {
 
-// Random streams for rounding states that several rules have; other states declare their own.
+// Random streams for rounding states that several rules have. Other states declare their own.
 inline constexpr RandomStream kMomentumRoundingStream{2};  // m
 inline constexpr RandomStream kVarianceRoundingStream{3};  // v
 
@@ -62,20 +61,20 @@ struct StateInfo {
 };
 
 struct StepScalars {
-  int64_t t = 0;            // optimizer step, from 1: updates of the present moments
+  int64_t t = 0;            // optimizer step, from 1: updates since the present moments began
   int64_t earlier = 0;      // updates of the run before those moments began
-  double lr_factor = 1;     // factor of every rate, from the schedule
+  double lr_factor = 1;     // factor on every rate, from the schedule
   float grad_scale = 1.0f;  // from clipping the global norm
 
-  // By which random numbers are drawn.
+  // Number by which random values are drawn.
   [[nodiscard]] int64_t update_of_run() const { return earlier + t; }
 };
 
-// Source of directions: moments per weight; for M+Adam's multiplicative branch a projected second
-// moment; an orthogonalized mean.
+// Source of directions: moments per weight; for M+Adam's multiplicative branch, a projected second
+// moment; or an orthogonalized mean.
 enum class Moments : uint8_t { kDense, kProjected, kOrthogonalized };
 
-// What differs between tensors of one step.
+// Scalars that differ between the tensors of a step.
 struct TensorScalars {
   int rank = 2;              // decay applies to matrices only, unless configured
   float weight_unit = 1.0f;  // unit of weight bounds: 1, or the initial RMS
@@ -83,7 +82,7 @@ struct TensorScalars {
   const float* table = nullptr;  // in device memory, written by fill_table()
 };
 
-// Whether a whole matrix shares a scale (mini), or each channel has its own.
+// Whether a whole matrix shares a scale (mini) or each channel has its own.
 enum class ApolloE : uint8_t { kOff, kMini, kChannel };
 template <>
 struct EnumNames<ApolloE> {
@@ -100,7 +99,7 @@ struct EnumNames<ApolloEScale> {
 // A second moment in a random subspace (Apollo-E, apollo_e.h).
 struct ProjectionOptions {
   ApolloE sharing = ApolloE::kChannel;  // not kOff
-  int64_t rank = 4;                     // r, of the subspace
+  int64_t rank = 4;                     // r, the rank of the subspace
   int64_t gap = 200;                    // updates between projections
   ApolloEScale scale = ApolloEScale::kRms;
   double beta2 = 0, eps = 0;
@@ -119,15 +118,13 @@ struct PeakRate {
   double peak;
 };
 
-// How a rule reports keys that exclude each other.
+// Callbacks with which a rule reports keys that exclude each other.
 struct KeyReport {
   std::function<void(std::string_view key, const std::string& what)> problem;
-  std::function<std::string(std::string_view key)>
-      place;  // " (file:line)", where the key was written
+  std::function<std::string(std::string_view key)> place;  // " (file:line)" of the key
 };
 
-// Base of rules with one arithmetic for all tensors, no projection and no bound that depends on the
-// tensor.
+// Base of rules with one arithmetic for all tensors, no projection and no tensor-dependent bound.
 struct PlainRule {
   static size_t step_of(const auto& /*config*/, const TensorScalars&) { return 0; }
   static bool bounds_weights(const auto& /*config*/) { return false; }

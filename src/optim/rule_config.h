@@ -1,5 +1,5 @@
-// The rule of a config with its keys, for everyone who does not compute with it: rule_list.h, which
-// has the rules themselves, is for this layer.
+// The rule of a config with its keys, for code that does not compute with it. rule_list.h, which
+// includes the rules themselves, is for this layer only.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ namespace mpt {
 class Choice;
 struct AdamConfig;
 
-// A value: copies are independent. The first rule of the list with its defaults, unless given.
+// A value type: copies are independent. By default the first rule of the list, with default keys.
 class RuleConfig {
  public:
-  class Keys;  // a struct of one of the rules; rule_list.h
+  class Keys;  // keys of one of the rules; see rule_list.h
 
   RuleConfig();
-  template <class K>  // R::Config of a rule R; rule_list.h has the definition
+  template <class K>  // R::Config of a rule R; defined in rule_list.h
   requires requires { K::kName; }
   RuleConfig(const K& keys);
   RuleConfig(const RuleConfig& other);
@@ -34,7 +34,7 @@ class RuleConfig {
 
   [[nodiscard]] Keys& keys() { return *keys_; }
   [[nodiscard]] const Keys& keys() const { return *keys_; }
-  // As config_fields.h reads and writes it.
+  // The form that config_fields.h reads and writes.
   [[nodiscard]] Choice& choice();
 
  private:
@@ -43,9 +43,9 @@ class RuleConfig {
 
 std::string_view rule_name(const RuleConfig& config);
 std::vector<std::string> rule_names();
-// All names as one text, with commas between.
+// All names as one comma-separated text.
 std::string all_rule_names();
-// The rule with default keys; throws LogicError if there is no rule of that name.
+// The rule with default keys. Throws LogicError if no rule has that name.
 RuleConfig default_rule(std::string_view name);
 
 // The first is the main rate, logged as "lr".
@@ -59,10 +59,10 @@ std::optional<OrthogonalizationOptions> orthogonalization_options(const RuleConf
 int64_t table_size(const RuleConfig& config);
 void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to);
 bool has_eager_kahan(const RuleConfig& config);
-// Whether error_feedback = momentum goes with the rule, and the rules it goes with, as text.
+// Whether the rule supports error_feedback = momentum; and the rules that do, as text.
 bool takes_errors(const RuleConfig& config);
 std::string rules_that_take_errors();
-// Number of branches that update statistics tell apart.
+// Number of branches that update statistics distinguish.
 int branches_of(const RuleConfig& config);
 // The rules with eager Kahan arithmetic, as text.
 std::string rules_with_eager_kahan();

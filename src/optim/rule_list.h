@@ -1,5 +1,5 @@
-// The list of update rules and what follows from it. To add one: a header in rules/, and its
-// include and name here (docs/code/add_a_rule.md).
+// The list of update rules and what is derived from it. To add a rule, write a header in rules/ and
+// add its include and name here (docs/code/add_a_rule.md).
 #pragma once
 
 #include "core/json/config_fields.h"
@@ -14,14 +14,15 @@
 #include "optim/rules/muon.h"
 #include "optim/update/error_feedback.h"
 #include "optim/update/kahan.h"
+#include "precision/dispatch.h"
 
 namespace mpt {
 
-// By the names of their files; messages list them in this order.
+// In file name order; messages list them in this order.
 using Rules = TypeList<rule_files::adamw, rule_files::additive_twin, rule_files::lion,
                        rule_files::madam, rule_files::m_plus_adam, rule_files::muon>;
 
-// --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes ---
+// --- requirements on a rule (rule.h); the compiler's notes name a missing member -----------------
 
 template <class S, class Config>
 concept RuleStep = std::is_trivially_copyable_v<S> &&
@@ -91,7 +92,7 @@ template <class K>
 requires requires { K::kName; }
 RuleConfig::RuleConfig(const K& keys) : keys_(std::make_unique<Keys>(keys)) {}
 
-// The keys of a rule that the config has.
+// The keys of rule K in the config.
 template <class K>
 const K& keys_of(const RuleConfig& config) {
   return std::get<K>(config.keys().value);
@@ -101,7 +102,7 @@ K& keys_of(RuleConfig& config) {
   return std::get<K>(config.keys().value);
 }
 
-// Calls f(std::type_identity<R>{}, keys of the rule).
+// Returns f(std::type_identity<R>{}, keys) for the config's rule R.
 template <class F>
 decltype(auto) with_rule(const RuleConfig& config, const F& f) {
   using Result = decltype(f(std::type_identity<Rules::At<0>>{}, std::get<0>(config.keys().value)));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/communicator.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
 namespace {

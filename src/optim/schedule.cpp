@@ -9,7 +9,7 @@
 namespace mpt {
 namespace {
 
-// Fraction of the interval from `first` to `last` covered at t, 0..1; 1 if the interval is empty.
+// Returns the fraction of the interval from `first` to `last` covered at t, 0..1; 1 if it is empty.
 double progress(int64_t t, int64_t first, int64_t last) {
   if (last <= first) return 1.0;
   return std::clamp(double(t - first) / double(last - first), 0.0, 1.0);
@@ -21,7 +21,7 @@ double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_st
   const int64_t update = std::clamp<int64_t>(t + config.lr_schedule_offset, 0, total_steps);
   const int64_t warmup = config.warmup_updates(total_steps);
   if (update < warmup) return double(update) / double(warmup);
-  if (update == warmup) return 1.0;  // also if the run ends with its warmup
+  if (update == warmup) return 1.0;  // even if the run ends with its warmup
   switch (config.shape) {
     case ScheduleShape::kConstant:
       return 1.0;

@@ -4,7 +4,7 @@
 //   t <= W: t / W;  then, with s = (t - W) / (total - W) and final fraction f:
 //   cosine f + (1 - f) (1 + cos pi s) / 2;   linear 1 + (f - 1) s;   constant 1;
 //   inverse_sqrt sqrt(W / t);   wsd 1 until the last decay_fraction of the run, then down to f:
-//   linear, or one_minus_sqrt f + (1 - f) (1 - sqrt s), with s the part of the decay that is over.
+//   linear, or one_minus_sqrt f + (1 - f) (1 - sqrt s), with s the elapsed part of the decay.
 // Defined for every t: t is clamped to 0 .. total. Details:
 // docs/numerics.md "Learning-rate schedule".
 #pragma once
@@ -24,7 +24,7 @@ struct EnumNames<ScheduleShape> {
                                                           "inverse_sqrt"};
 };
 
-// Of wsd.
+// Decay shape of wsd.
 enum class DecayShape : uint8_t { kLinear, kOneMinusSqrt };
 template <>
 struct EnumNames<DecayShape> {
@@ -44,14 +44,14 @@ struct ScheduleConfig {
 
   bool operator==(const ScheduleConfig&) const = default;
 
-  // Updates of linear warmup in a run of `total_steps`, rounded to the nearest.
+  // Returns the linear warmup updates in a run of `total_steps`, rounded to nearest.
   [[nodiscard]] int64_t warmup_updates(int64_t total_steps) const {
     if (warmup_steps) return *warmup_steps;
     return std::llround(warmup_fraction.value_or(kDefaultWarmupFraction) *
                         static_cast<double>(total_steps));
   }
-  // Updates at the end of a run during which `wsd` decays, rounded to the nearest; one less where
-  // both fractions were rounded up and together make more than the run.
+  // Returns the updates at the end of a run during which `wsd` decays, rounded to nearest; one
+  // fewer where both fractions were rounded up and together exceed the run.
   [[nodiscard]] int64_t decay_updates(int64_t total_steps) const {
     const int64_t decay = std::llround(decay_fraction * static_cast<double>(total_steps)),
                   left = total_steps - warmup_updates(total_steps);

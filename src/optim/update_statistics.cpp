@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-#include "comm/communicator.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
 
@@ -75,7 +75,7 @@ void add_counters(const UpdateCounters& counters, UpdateStatistics& sum) {
 
 namespace {
 
-// The summable part of UpdateStatistics, as exchanged between ranks.
+// The summable part of UpdateStatistics, in the form exchanged between ranks.
 struct Counts {
   decltype(UpdateStatistics::weights) weights;
   decltype(UpdateStatistics::outcomes) outcomes;

@@ -1,6 +1,6 @@
 // Update statistics of a step: how many updates changed the stored weight after rounding, by
-// magnitude of the weight, for the whole update and for each branch alone; and how large updates
-// were before and after it (docs/numerics.md "Update statistics").
+// magnitude of the weight, for the whole update and for each branch by itself; and the size of
+// updates before and after rounding (docs/numerics.md "Update statistics").
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace mpt {
 
 class Communicator;
 
-// The whole update, or what one branch of M+Adam would have done alone.
+// The whole update, or the part that one branch of M+Adam would have made by itself.
 enum class Branch : uint8_t { kBoth, kAdditive, kMultiplicative };
 template <>
 struct EnumNames<Branch> {
@@ -34,31 +34,32 @@ struct EnumNames<UpdateOutcome> {
 inline constexpr int kBranches = int(EnumNames<Branch>::kNames.size());
 inline constexpr int kOutcomes = int(EnumNames<UpdateOutcome>::kNames.size());
 
-// Buckets of magnitude before the update: bucket 0 holds zeros, bucket 1 magnitudes below 2^-16,
-// then two binades each; the last one holds everything from 4 up.
+// Buckets by magnitude before the update: bucket 0 holds zeros, bucket 1 magnitudes below 2^-16,
+// the next ones two binades each; the last one holds everything from 4 up.
 inline constexpr int kLowestBinade = -16, kHighestBinade = 2, kBinadesPerBucket = 2;
 inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / kBinadesPerBucket;
 
 // Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
 std::vector<double> bucket_edges();
 
-// What became of the whole update d: e is the change of what is stored.
+// Effect of the whole update d: e is the change of the stored value.
 struct EffectSums {
   double squares;   // e^2
   double products;  // d e
 };
 
-// Sums over weights w. d = w~ - w: the change that a branch asked for, before rounding to the
+// Sums over weights w. d = w~ - w is the change that a branch asked for, before rounding to the
 // stored format.
 struct UpdateSums {
   double weight_squares;            // w^2
   double asked_squares[kBranches];  // d^2
   EffectSums stored;
-  EffectSums with_residuals;  // of weights with what is kept beside them; 0 without residuals
+  EffectSums with_residuals;  // of weights plus their residuals; 0 without residuals
 };
 void add_sums(const UpdateSums& sums, UpdateSums& to);
 
-// One lane's counts over a run of update blocks; also the layout of a row of the table of counters.
+// One lane's counts over a sequence of update blocks; also the layout of a row of the counter
+// table.
 struct UpdateCounters {
   int32_t weights[kMagnitudeBuckets];
   int32_t outcomes[kBranches][kOutcomes][kMagnitudeBuckets];
@@ -77,7 +78,7 @@ constexpr int64_t counted_spans(int64_t blocks) {
 // Statistics of one tensor in one step.
 struct UpdateStatistics {
   std::string name;
-  int branches = 1;            // 1: one branch, only kBoth is filled
+  int branches = 1;            // 1: only kBoth is filled
   bool has_residuals = false;  // sums.with_residuals is filled
   std::array<int64_t, kMagnitudeBuckets> weights{};
   std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kOutcomes>, kBranches> outcomes{};
@@ -89,18 +90,19 @@ struct UpdateStatistics {
   UpdateSums sums{};
 
   [[nodiscard]] int64_t elements() const;
-  // Part of the weights whose code changed: they moved by a step of their grid or more.
+  // Fraction of the weights whose code changed, that is, which moved by at least one step of their
+  // grid.
   [[nodiscard]] double flipped() const;
-  // Root mean squares of the weights, of the changes that a branch asked for, and of a change.
+  // RMS of the weights, of the changes a branch asked for, and of an effect.
   [[nodiscard]] double weight_rms() const;
   [[nodiscard]] double asked_rms(Branch branch) const;
   [[nodiscard]] double rms(const EffectSums& effect) const;
-  // Effective descent quality over |d|: <d, e> / <d, d>; nothing if no change was asked for.
+  // Effective descent quality over |d|: <d, e> / <d, d>; nullopt if no change was asked for.
   [[nodiscard]] std::optional<double> edq_ratio(const EffectSums& effect) const;
 };
 
 void add_counters(const UpdateCounters& counters, UpdateStatistics& sum);
-// Collective, with the same tensors on all ranks: replaces counts of own update blocks by the sum
+// Collective, with the same tensors on all ranks. Replaces counts of own update blocks by their sum
 // over all ranks, added in rank order.
 void sum_over_ranks(std::vector<UpdateStatistics>& statistics, Communicator& ranks);
 

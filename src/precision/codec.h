@@ -2,12 +2,12 @@
 //
 //   load(group, span, x)            fills the lane's part; 0 past the end of the span
 //   store(group, span, x, dither)   encodes directly from FP32; writes nothing past the end
-//   round(group, span, x, dither)   x becomes what load() would give after store()
+//   round(group, span, x, dither)   sets x to what load() would return after store()
 //   memory(span)                    address of the elements' codes (scales excluded)
 //
-// A codec of weights also has
+// A codec for weights also has
 //
-//   kSmallestRatio    smallest ratio of neighbouring values of its grid, rounded down;
+//   kSmallestRatio    smallest ratio of adjacent grid values, rounded down;
 //                     1 if elements share no scale
 //   saturated_blocks(group, span, x)
 //                     telemetry: blocks that store() would clip, among those this lane counts
@@ -15,17 +15,17 @@
 //                     first_tensor_scale(amax) and starts from block scales of 0
 //   kNeedsMaximum     some options need the tensor's new maximum before storing: storing_with()
 //   kRescales         some options move the tensor's scale after an update: must_rescale(),
-//                     rescale(), rescaled_tensor_scale(). Block scales are bytes in the
-//                     order of their values
+//                     rescale(), rescaled_tensor_scale(). Block scales are bytes that order
+//                     like their values
 //   kRelativeScales   additive steps may follow block scales: kBlock, block_scale(),
 //                     relative_scales()
 //
-// A codec derived from PlainCodec only adds kSmallestRatio. Where another constant is true, the
-// format says which options it applies to: needs_maximum(), rescales().
+// A codec derived from PlainCodec only adds kSmallestRatio. If another constant is true, the format
+// states which options it applies to: needs_maximum(), rescales().
 //
-// All lanes of the group must call together. This file holds formats whose elements stand alone;
-// scaled_blocks.h what scaled formats share; codecs/ one header per weight format; weight_formats.h
-// the list of formats and the codec of a tensor.
+// All lanes of the group must call together. This file holds formats whose elements are
+// independent; scaled_blocks.h has code shared by scaled formats, codecs/ one header per weight
+// format, and weight_formats.h the list of formats and the codec of a tensor.
 #pragma once
 
 #include <type_traits>
@@ -37,7 +37,7 @@
 
 namespace mpt {
 
-// Neighbouring elements that a GPU lane owns, loaded and stored at once where they are aligned.
+// Adjacent elements owned by a GPU lane; loaded and stored as one access if aligned.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
   T at[kCount];
@@ -78,7 +78,7 @@ MPT_HD void read_neighbours(const T* source, int size, T (&x)[kCount]) {
     for (int k = 0; k < kCount; ++k) x[k] = k < size ? source[k] : T{};
   }
 }
-// Writes a lane's part; nothing past `size`.
+// Writes a lane's part, but nothing past `size`.
 template <class T, int kCount>
 MPT_HD void write_neighbours(const T (&x)[kCount], int size, T* target) {
   using All = Neighbours<T, kCount>;
@@ -98,7 +98,7 @@ MPT_HD void write_neighbours(const T (&x)[kCount], int size, T* target) {
   }
 }
 
-// fp32 and bf16. FP32 is stored unchanged, whatever the dither.
+// fp32 and bf16. FP32 is stored unchanged, regardless of the dither.
 struct ElementCodec : PlainCodec {
   static constexpr float kSmallestRatio = 1.0f;
 
@@ -134,7 +134,7 @@ struct ElementCodec : PlainCodec {
   [[nodiscard]] MPT_HD T* elements(BlockSpan span) const {
     return reinterpret_cast<T*>(data) + span.row * stride + span.col;
   }
-  // True if storing with this rounding equals from_float<T>().
+  // Whether storing with this rounding equals from_float<T>().
   template <class T>
   [[nodiscard]] bool stores(Rounding rounding) const {
     return std::is_same_v<T, float> ? dtype == DType::kF32

@@ -15,21 +15,21 @@ class CodecOps {
   static constexpr std::string_view kFamily = "operations on encoded weights";
   struct Options {
     Allocator& allocator;  // for scratch
-    int64_t most_rows;     // of any tensor
+    int64_t most_rows;     // over all tensors
   };
 
   virtual ~CodecOps() = default;
-  // First encoding of all logical elements, rounded to nearest; scales are derived from the values
-  // alone.
+  // First encoding of all logical elements, rounded to nearest; derives scales from the values
+  // only.
   virtual void encode(const Tensor& source /* [rows, cols] fp32 */,
                       const EncodedTensor& target) = 0;
   // Decodes every logical element to fp32, or rounds it to bf16.
   virtual void decode(const EncodedTensor& source, const Tensor& target /* [rows, cols] */) = 0;
   // Call after every update of a tensor: moves the tensor's scale if the next step could run out of
-  // block scales (docs/numerics.md "Sticky scales"). No-op for formats where rescales() is false.
+  // block scales (docs/numerics.md "Sticky scales"). No-op for formats whose rescales() is false.
   virtual void rescale(const EncodedTensor& tensor) = 0;
-  // mean += share (weight - mean), in FP32, for the update blocks `own` of `weights`; no other
-  // element of `mean` [rows, cols] need exist.
+  // mean += share (weight - mean), in FP32, over the update blocks `own` of `weights`; other
+  // elements of `mean` [rows, cols] need not exist.
   virtual void follow(const EncodedTensor& weights, BlockRange own, const Tensor& mean,
                       float share) = 0;
 };

@@ -1,4 +1,4 @@
-// CodecOps on a CUDA stream. Bits are the same as on the CPU (no contraction: -fmad=false).
+// CodecOps on a CUDA stream. Bit-identical to the CPU (no contraction: -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
 #include "precision/codec_ops_on.h"
 

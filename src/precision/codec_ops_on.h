@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-// most[row]: the maximum of |x| over a row.
+// most[row]: maximum of |x| over a row.
 struct RowAmax {
   const float* data;
   int64_t cols, stride;
@@ -22,7 +22,7 @@ struct RowAmax {
   }
 };
 
-// most[row]: the largest scale byte of a row.
+// most[row]: largest scale byte of a row.
 struct RowScaleMax {
   const uint8_t* scales;
   int64_t cols, stride;
@@ -36,7 +36,7 @@ struct RowScaleMax {
   }
 };
 
-// Sets the scale of the tensor at its first encoding, from its amax.
+// Sets the tensor's scale at its first encoding, from its amax.
 template <class Codec>
 struct FirstTensorScale {
   const float* amax;
@@ -69,7 +69,7 @@ struct Transcode {
   }
 };
 
-// Moves a mean towards weights by a share of the distance.
+// Moves a mean towards the weights by a fraction of the distance.
 template <class Weights, class Mean>
 struct FollowBlock {
   BlockGrid grid;
@@ -90,7 +90,7 @@ struct FollowBlock {
   }
 };
 
-// The two halves of a rescale. Both are no-ops unless the largest block scale requires it.
+// The two passes of a rescale. Both are no-ops unless the largest block scale requires it.
 template <class Codec>
 struct RescaleBlock {
   BlockGrid grid;
@@ -153,8 +153,8 @@ class CodecOpsOn : public CodecOps {
   }
 
  private:
-  // Sets the tensor's scale from its values and clears block scales, the starting state of
-  // encodings with memory.
+  // Sets the tensor's scale from its values and clears block scales, the initial state of encodings
+  // with memory.
   template <class Codec>
   void start(const Codec& codec, const Tensor& source, const EncodedTensor& target) {
     exec_.rows(source.rows,
@@ -184,7 +184,7 @@ class CodecOpsOn : public CodecOps {
     exec_.blocks(grid.blocks(), Transcode<From, To>{grid, from, to});
   }
 
-  // Scratch: maxima of up to most_rows rows, then their maximum.
+  // Scratch: maxima of up to most_rows rows, then their overall maximum.
   float* maxima(int64_t rows) {
     check(rows < row_maxima_.cols, "scratch for the maxima of {} rows, {} needed",
           row_maxima_.cols - 1, rows);

@@ -1,4 +1,4 @@
-// The random bits of stochastic rounding: one word per element a lane owns. They depend on what is
+// Random bits for stochastic rounding: one word per element a lane owns. They depend on what is
 // rounded (docs/numerics.md "Streams"), not on which lane or rank rounds it.
 #pragma once
 

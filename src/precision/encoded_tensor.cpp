@@ -5,8 +5,8 @@
 namespace mpt {
 namespace {
 
-// Sets the pieces of t for `rows` x `cols` elements to make(piece, type, rows, columns), for those
-// the format has.
+// Sets each piece of t that the format has to make(piece, type, rows, columns), for a tensor of
+// `rows` x `cols` elements.
 template <class Make>
 void make_pieces(EncodedTensor& t, int64_t rows, int64_t cols, const Make& make) {
   const EncodedLayout layout = layout_of(t.encoding);
@@ -48,7 +48,7 @@ EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShap
               [&](auto, DType dtype, int64_t rows, int64_t cols) {
                 return allocator.tensor(purpose, dtype, rows, cols);
               });
-  // The logical part of each piece: the size it would have without padding.
+  // Logical part of each piece: its size without padding.
   EncodedTensor logical = t;
   make_pieces(logical, shape.rows, shape.cols, [&](auto piece, DType, int64_t rows, int64_t cols) {
     return (t.*piece).row_range(0, rows).columns(0, cols);

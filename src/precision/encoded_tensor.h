@@ -1,6 +1,6 @@
 // A weight matrix in its stored format: the tensors that hold its codes and scales.
 //
-// Scaled formats store codes and scales only; there is no copy in higher precision. The headers in
+// Scaled formats store codes and scales only; no copy in higher precision exists. The headers in
 // codecs/ describe the pieces of each format.
 #pragma once
 
@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/blocks.h"
+#include "core/block_range.h"
 #include "core/enum_names.h"
+#include "core/named_tensor.h"
 #include "core/tensor.h"
 #include "device/memory.h"
 
@@ -22,10 +23,10 @@ inline constexpr MemoryPurpose kWeightMemory{"weights"};  // in their stored for
 enum class WeightFormat : uint8_t;
 inline constexpr WeightFormat kDefaultWeights{1};  // bf16
 
-// --- options of single formats -------------------------------------------------------------------
+// --- options of specific formats -----------------------------------------------------------------
 
 // Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (docs/numerics.md
-// "Scale drag" says why the first is the default).
+// "Scale drag" explains why the first is the default).
 enum class Fp8ScaleMode : uint8_t { kPow2, kFp16 };
 template <>
 struct EnumNames<Fp8ScaleMode> {
@@ -33,7 +34,7 @@ struct EnumNames<Fp8ScaleMode> {
 };
 
 // sticky: scales move by powers of two, and only when necessary; live: every encoding derives all
-// scales again.
+// scales anew.
 enum class Nvfp4ScaleMode : uint8_t { kSticky, kLive };
 template <>
 struct EnumNames<Nvfp4ScaleMode> {
@@ -49,7 +50,7 @@ struct WeightEncoding {
   bool operator==(const WeightEncoding&) const = default;
 };
 
-// --- what a format stores of a matrix ------------------------------------------------------------
+// --- stored layout of a matrix -------------------------------------------------------------------
 
 // One scale for `block` consecutive elements of a row; the last block may be shorter.
 struct BlockScaleLayout {
@@ -59,7 +60,7 @@ struct BlockScaleLayout {
 
 struct EncodedLayout {
   DType codes;
-  int64_t elements_per_code = 1;  // neighbours in a row
+  int64_t elements_per_code = 1;  // adjacent in a row
   int64_t whole = 1;              // the codes of a row cover a multiple of this many elements
   std::optional<BlockScaleLayout> block_scales{};
   bool tensor_scale = false;  // FP32
@@ -80,14 +81,14 @@ struct EncodedTensor {
   Tensor codes, block_scales, tensor_scale;
 
   [[nodiscard]] int64_t elements() const { return rows * cols; }
-  // The tensors that hold the logical elements, by their names in checkpoints: "<name>",
+  // Tensors that hold the logical elements, by their names in checkpoints: "<name>",
   // "<name>_block_scales", "<name>_tensor_scale".
   [[nodiscard]] std::vector<NamedTensor> pieces(const std::string& name) const;
-  // Bytes of those pieces.
+  // Total size of those pieces.
   [[nodiscard]] int64_t logical_bytes() const;
 };
 
-// Used by codecs: throws LogicError unless the tensor has the format `expected`.
+// For codecs: throws LogicError unless the tensor has the format `expected`.
 void check_format(const EncodedTensor& t, std::string_view expected);
 
 // View of a plain fp32 or bf16 tensor.
@@ -98,17 +99,17 @@ struct EncodedShape {
   int64_t physical_rows, physical_cols;  // stored
   int rank = 2;
 };
-// Filled with zeros.
+// Allocates a zero-filled tensor.
 EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape,
                                MemoryPurpose purpose, Allocator& allocator);
 
 // --- ranges of update blocks ---------------------------------------------------------------------
 
-// span_of() of every piece with elements of the range. The tensor's scale belongs to no range.
+// span_of() of every piece with elements in the range. The tensor's scale belongs to no range.
 std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range);
 
 // The part of every piece of EncodedTensor::pieces() that belongs to `range`: its codes and block
-// scales, and the tensor's scale with the first update block. Disjoint ranges that cover a tensor
+// scales, plus the tensor's scale with the first update block. Disjoint ranges that cover a tensor
 // cover every element of every piece exactly once.
 std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name,
                                  BlockRange range);

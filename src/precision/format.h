@@ -11,7 +11,7 @@
 
 namespace mpt {
 
-// Formats whose elements stand alone: optimizer states and gradients.
+// Formats with independent elements: optimizer states and gradients.
 enum class Format : uint8_t { kF32, kBF16 };
 template <>
 struct EnumNames<Format> {
@@ -22,7 +22,7 @@ constexpr DType dtype_of(Format format) {
 }
 
 // Operands of GEMMs. fp8: linear layers only, BF16 everywhere else. tf32: FP32 everywhere; GPU
-// GEMMs read only the 10 mantissa bits of TF32.
+// GEMMs read only TF32's 10 mantissa bits.
 enum class ComputeFormat : uint8_t { kF32, kBF16, kFp8, kTf32 };
 template <>
 struct EnumNames<ComputeFormat> {
@@ -34,22 +34,12 @@ constexpr DType activation_dtype(ComputeFormat format) {
   return wide ? DType::kF32 : DType::kBF16;
 }
 
-// How an FP32 value becomes a stored one: to nearest, or up or down with probabilities that make it
+// Rounding of an FP32 value on store: to nearest, or up or down with probabilities that make it
 // unbiased.
 enum class Rounding : uint8_t { kNearest, kStochastic };
 template <>
 struct EnumNames<Rounding> {
   static constexpr std::array<std::string_view, 2> kNames{"nearest", "stochastic"};
 };
-
-// From the run-time DType of a tensor to the compile-time storage type of a kernel.
-
-// Calls f with a value-initialised float or bf16 that carries the type.
-template <class F>
-decltype(auto) dispatch(DType type, F&& f) {
-  check(type == DType::kF32 || type == DType::kBF16, "no kernel for elements of type {}",
-        name_of(type));
-  return type == DType::kF32 ? std::forward<F>(f)(float{}) : std::forward<F>(f)(bf16{});
-}
 
 }  // namespace mpt

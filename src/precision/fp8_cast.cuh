@@ -1,5 +1,5 @@
 // Casts to FP8 on a GPU: codes in rows, transposed or both, and the amax, in one pass over the
-// source. The bits equal those of the generic cast (fp8_ops_on.h).
+// source. Bit-identical to the generic cast (fp8_ops_on.h).
 #pragma once
 
 #ifdef __CUDACC__
@@ -16,7 +16,7 @@ namespace mpt {
 
 // A thread block casts a tile of kTileRows rows by one update block of columns. Shared memory holds
 // the codes for the transposed store: each thread collects kRun rows of a column and stores them at
-// once, kRuns threads side by side.
+// once, with kRuns threads next to each other.
 inline constexpr int kTileRows = 64;
 inline constexpr int kRun = kPackBytes;
 inline constexpr int kRuns = kTileRows / kRun;
@@ -31,7 +31,7 @@ struct PackedRows {
 
 inline constexpr int kLaneCodes = kUpdateBlock / WarpGroup::kLanes;
 
-// Fetched but unprocessed values of a lane in one update block, so that loads of several rows
+// A lane's fetched but unprocessed values in one update block, so that loads of several rows
 // overlap. Decoded values, or raw words for packed rows.
 template <class Codec>
 struct LaneValues {
@@ -77,8 +77,8 @@ struct LaneValues<PackedRows<T>> {
   MPT_HD static uint32_t element_bits(float x) { return bits_of(x); }
 };
 
-// Two codes, `low` in the lower byte. From sm_89 on one instruction does this; it rounds as
-// round_to() does.
+// Two codes, `low` in the lower byte. From sm_89 on, a single instruction does this; it rounds like
+// round_to().
 template <DType kTo>
 MPT_HD uint16_t round_pair(float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -106,7 +106,7 @@ MPT_HD uint8_t code_at(const LaneCodes& codes, int k) {
   return static_cast<uint8_t>(codes.at[k / 2] >> (8 * (k % 2)));
 }
 
-// Runs start in different banks, so threads that collect neighbouring runs do not conflict.
+// Runs start in different banks, so threads collecting adjacent runs do not conflict.
 struct alignas(kPackBytes) CodeTile {
   static constexpr int kShift = kLaneCodes;
   uint8_t code[kTileRows * kUpdateBlock + kRuns * kShift];
@@ -131,8 +131,8 @@ struct TilePlace {
   }
 };
 
-// Calls f(row of the tile, Values of this lane) for the rows of the calling warp, of a tensor of
-// `rows`. Rows past its end repeat the last one.
+// Calls f(row of the tile, Values of this lane) for the calling warp's rows of a tensor with `rows`
+// rows. Rows past its end repeat the last one.
 template <class Values, class Source, class F>
 __device__ void each_fetched_row(const Source& source, int64_t rows, const TilePlace& place,
                                  const F& f) {
@@ -152,7 +152,7 @@ __device__ void each_fetched_row(const Source& source, int64_t rows, const TileP
   }
 }
 
-// Calls f(row of the tile, its elements in this lane) likewise.
+// Like above, but calls f(row of the tile, its elements in this lane).
 template <class Codec, class F>
 __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place,
                                  const F& f) {
@@ -166,7 +166,7 @@ __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace
                            });
 }
 
-// *most = max(*most, `mine` of all threads), with one atomic per thread block of so many warps.
+// *most = max(*most, `mine` over all threads), with one atomic per block of kWarpsOfBlock warps.
 template <int kWarpsOfBlock = kWarps>
 __device__ inline void fold_block_max(float* most, float mine) {
   __shared__ float of_warp[kWarpsOfBlock];
@@ -195,15 +195,15 @@ inline bool is_aligned(const Tensor& t, int64_t bytes) {
   return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
 }
 
-// Where the codes of tiles go: a tensor of `rows`.
+// Destination of the codes of tiles, for a tensor with `rows` rows.
 struct TileTargets {
   int64_t rows;
   uint8_t* target;  // null: not wanted
   int64_t stride;
   uint8_t* transposed;  // null: not wanted
   int64_t transposed_stride;
-  bool packed_rows;     // parts of lanes in target rows are aligned to their size
-  bool packed_columns;  // likewise runs in rows of the transposed target
+  bool packed_rows;     // lanes' parts of target rows are aligned to their size
+  bool packed_columns;  // likewise for runs in rows of the transposed target
 
   static TileTargets of(int64_t rows, const Tensor& target, const Tensor& transposed) {
     return {.rows = rows,
@@ -215,7 +215,7 @@ struct TileTargets {
             .packed_columns = is_aligned(transposed, kRun)};
   }
 
-  // A lane's codes of a row of the tile, which finish() stores transposed.
+  // Takes a lane's codes for a row of the tile; finish() stores them transposed.
   __device__ void put(const TilePlace& place, int row, const LaneCodes& codes,
                       CodeTile& tile) const {
     const LanePart<WarpGroup> part(WarpGroup{}, place.span);

@@ -14,17 +14,17 @@ namespace mpt {
 // (docs/numerics.md "FP8 GEMMs on a GPU").
 inline constexpr int64_t kFp8Multiple = 16;
 
-// Scale state of a tensor that is cast repeatedly: single numbers in device memory.
+// Scale state of a tensor that is cast repeatedly: scalars in device memory.
 struct Fp8Slot {
   float* scale = nullptr;       // for the next cast
   float* amax = nullptr;        // accumulates the largest |x| until the scale is updated
-  float* used_scale = nullptr;  // of the most recent cast
+  float* used_scale = nullptr;  // scale of the most recent cast
   float* scale_inv = nullptr;   // 1 / used_scale; GEMMs multiply by it
 };
 
 enum class Fp8CastKind : uint8_t {
-  kFold,    // training: use the scale of the slot, accumulate the amax
-  kNoFold,  // evaluation: use the scale of the slot, leave the amax
+  kFold,    // training: use the slot's scale, accumulate the amax
+  kNoFold,  // evaluation: use the slot's scale, leave the amax
   kAgain    // repeat the last cast with its scale; the slot is unchanged
 };
 
@@ -32,7 +32,7 @@ struct Fp8CastCall {
   EncodedTensor source;           // [rows, cols] fp32, bf16 or scaled weights (decoded on the fly)
   Format through = Format::kF32;  // kBF16: round values to bf16 first
   // e4m3 or e5m2: enc(float(x) * scale), the same codes in both targets. No rows: not wanted; at
-  // least one target must be given.
+  // least one target is required.
   Tensor target{};      // [rows, cols]
   Tensor transposed{};  // [cols, rows]
   Fp8Slot slot;
@@ -55,12 +55,12 @@ struct Fp8RollCall {
 };
 
 // Casts a source. Fp8Ops reads it from memory; another implementation may compute the values and
-// use only the shape of the source (shape_of_source()).
+// use only the source's shape (shape_of_source()).
 class Fp8Casts {
  public:
   virtual ~Fp8Casts() = default;
   virtual void cast(const Fp8CastCall& call) = 0;
-  // Folds the largest |x| that cast() would see into the amax of the slot; nothing else changes.
+  // Folds the largest |x| that cast() would see into the slot's amax; changes nothing else.
   virtual void gather_amax(const Fp8CastCall& call) = 0;
 };
 
@@ -78,7 +78,7 @@ class Fp8Ops : public Fp8Casts {
   // Sets the slot's scale from its amax (docs/numerics.md "Current scaling") and clears the amax.
   // `max_value`: largest value of the target format.
   virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;
-  // Records the slot's scale as that of the most recent cast, as cast() does.
+  // Records the slot's scale as that of the most recent cast, like cast().
   virtual void note_scale(const Fp8Slot& slot) = 0;
   virtual void roll(const Fp8RollCall& call) = 0;
 };

@@ -1,4 +1,4 @@
-// Fp8Ops on a CUDA stream. Bits are the same as on the CPU.
+// Fp8Ops on a CUDA stream. Bit-identical to the CPU.
 #include "precision/fp8_cast.cuh"
 #include "precision/fp8_ops.h"
 
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) roll_kernel(RollSlot roll) {
       older[i] = there ? roll.history[(row + i) * roll.slots + slot] : 0.0f;
       older_most = max_of(older[i], older_most);
     }
-    __syncthreads();  // reads of this step precede its writes; later reads lie beyond them
+    __syncthreads();  // this step's reads precede its writes; later reads lie beyond them
 #pragma unroll
     for (int i = 0; i < kRollAtOnce; ++i)
       if (last != 0.0f && row + i < roll.length)

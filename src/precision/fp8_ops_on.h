@@ -17,7 +17,7 @@ inline constexpr uint32_t kInfinityBits = 0x7F800000u;
 MPT_HD void fold_max(float* most, float x) {
 #ifdef MPT_ON_GPU
   atomicMax(reinterpret_cast<int*>(most),
-            __float_as_int(x));  // floats >= 0 order as their bits
+            __float_as_int(x));  // nonnegative floats order like their bits
 #else
   const std::atomic_ref<float> shared(*most);
   float seen = shared.load(std::memory_order_relaxed);
@@ -39,7 +39,7 @@ MPT_HD float amax_of(const float (&x)[kSize]) {
   return float_of(static_cast<uint32_t>(most));
 }
 
-// Loads update blocks of the source as the cast sees them.
+// Loads update blocks of the source the way the cast sees them.
 template <class Codec>
 struct Fp8Source {
   BlockGrid grid;
@@ -73,7 +73,7 @@ struct NoteScale {
   }
 };
 
-// Inputs and outputs of a cast besides its source.
+// Inputs and outputs of a cast other than its source.
 struct Fp8CastEnds {
   uint8_t* target;  // null: not wanted
   int64_t stride;
@@ -154,7 +154,7 @@ struct GatherAmax {
   }
 };
 
-// The scale that maps `amax` to the largest value; `otherwise` if amax is 0 or not finite.
+// Scale that maps `amax` to the largest value; `otherwise` if amax is 0 or not finite.
 MPT_HD float fp8_scale(float amax, float max_value, float otherwise) {
   const bool usable = amax > 0.0f && bits_of(amax) < kInfinityBits;
   const float scale = usable ? max_value / amax : otherwise;
@@ -171,8 +171,8 @@ struct CurrentScale {
   }
 };
 
-// One slot (docs/numerics.md "Delayed scaling"). If its amax is 0, nothing or only zeros were cast
-// and its history is kept.
+// One slot (docs/numerics.md "Delayed scaling"). An amax of 0 means that nothing or only zeros were
+// cast; the history is then kept.
 struct RollSlot {
   float* history;
   int64_t length, slots;

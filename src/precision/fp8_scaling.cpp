@@ -37,7 +37,7 @@ Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& all
   scale_inv_ = allocator.tensor(kScratchMemory, DType::kF32, options_.slots, kFloatsApart);
   last_amax_ = per_slot(DType::kF32, 1);
   frozen_ = per_slot(DType::kI32, 1);
-  if (scale_.data != nullptr) reset();  // else a plan
+  if (scale_.data != nullptr) reset();  // otherwise a plan
 }
 
 void Fp8Scaling::reset() {

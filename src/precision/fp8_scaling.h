@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/named_tensor.h"
 #include "core/tensor.h"
 #include "precision/fp8_ops.h"
 
@@ -15,7 +16,7 @@ namespace mpt {
 
 struct Fp8ScalingOptions {
   std::string name;  // "forward"
-  DType format;      // of all operands, e4m3 or e5m2
+  DType format;      // for all operands, e4m3 or e5m2
   int64_t slots;
   PrecisionConfig config;  // fp8_recipe and, for kDelayed, fp8_history, fp8_amax_algo, fp8_margin
 };
@@ -24,14 +25,14 @@ struct Fp8ScalingOptions {
 struct Fp8Part {
   EncodedTensor source;
   Tensor target{}, transposed{};  // [rows, cols] and [cols, rows]; no rows: not wanted
-  Format through = Format::kF32;  // as in Fp8CastCall
+  Format through = Format::kF32;  // see Fp8CastCall
 };
 
 // For telemetry.
 struct Fp8SlotState {
   float scale = 1;         // for the next cast
   float last_amax = 0;     // at the latest update; 0: nothing was cast
-  float history_amax = 0;  // largest amax the next update takes into account
+  float history_amax = 0;  // largest amax considered by the next update
   int32_t frozen = 0;      // updates skipped since program start because of an infinite amax
 };
 
@@ -44,16 +45,16 @@ class Fp8Scaling {
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) {
     cast(i, parts, kind, *ops_);
   }
-  // The same with another implementation of the casts.
+  // Same, with a different implementation of the casts.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
-  // What cast(i, part, kind) would call, for an operation that casts what it makes. Nothing for the
-  // current recipe, whose scale is known only when all values are.
+  // Returns the call that cast(i, part, kind) would make, for an operation that casts its own
+  // output. nullopt for the current recipe, whose scale is known only once all values are.
   [[nodiscard]] std::optional<Fp8CastCall> call_ahead(int64_t i, const Fp8Part& part,
                                                       Fp8CastKind kind) const;
-  // Does to slot i what cast() does, without writing codes: cast() with kAgain writes them later,
-  // as often as they are needed.
+  // Updates slot i like cast(), without writing codes: cast() with kAgain writes them later, as
+  // often as needed.
   void observe(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind);
-  // Factor for GEMMs that read slot i's bytes; a device pointer.
+  // Device pointer to the factor for GEMMs that read slot i's codes.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Amaxes gathered since the last roll(), fp32 [1, slots]; no rows for the current recipe.
   [[nodiscard]] Tensor gathered_amaxes() const {
@@ -63,7 +64,7 @@ class Fp8Scaling {
   // recipe.
   void roll();
 
-  // As before the first cast: scales of 1 and no amaxes.
+  // Restores the state before the first cast: scales of 1 and no amaxes.
   void reset();
   // "fp8_<name>_amax_history" [L, slots], "fp8_<name>_scale" [slots]; empty for the current recipe.
   // After loading them, repeating the last casts before the save gives the same bytes and history.
@@ -75,7 +76,7 @@ class Fp8Scaling {
   [[nodiscard]] Fp8CastCall call_of(int64_t i, const Fp8Part& part, Fp8CastKind kind) const;
   // call_of() for a part with codes to write.
   [[nodiscard]] Fp8CastCall writing_call(int64_t i, const Fp8Part& part, Fp8CastKind kind) const;
-  // Sets the scale from the parts themselves, as the current recipe does.
+  // Sets the scale from the parts themselves, for the current recipe.
   void fit_scale(int64_t i, std::span<const Fp8Part> parts, Fp8Casts& casts);
   [[nodiscard]] bool delayed() const { return options_.config.fp8_recipe == Fp8Recipe::kDelayed; }
 
@@ -84,7 +85,7 @@ class Fp8Scaling {
   std::unique_ptr<Fp8Ops> ops_;
   Tensor history_;             // [L, slots] fp32; L = 1 for the current recipe
   Tensor scale_, used_scale_;  // [1, slots] fp32
-  Tensor scale_inv_;           // [slots, 4] fp32, of which GEMMs read the first: kScaleAlignment
+  Tensor scale_inv_;           // [slots, 4] fp32; GEMMs read the first column: kScaleAlignment
   Tensor last_amax_;           // [1, slots] fp32
   Tensor frozen_;              // [1, slots] int32
 };

@@ -1,4 +1,4 @@
-// The `precision` section of a config: which format holds what.
+// The `precision` section of a config: the format of each kind of value.
 #pragma once
 
 #include "core/json/config_struct.h"
@@ -21,7 +21,7 @@ struct EnumNames<AmaxAlgorithm> {
   static constexpr std::array<std::string_view, 2> kNames{"max", "most_recent"};
 };
 
-// How often something runs that could run for every micro-batch.
+// How often to run something that could run for every micro-batch.
 enum class Cadence : uint8_t { kMicrobatch, kStep };
 template <>
 struct EnumNames<Cadence> {
@@ -76,7 +76,7 @@ struct PrecisionConfig {
   void scaling_fields(Fields& f);
 };
 
-// Of the linear layers.
+// Encoding of the linear layers' weights.
 inline WeightEncoding linear_encoding(const PrecisionConfig& config) {
   return {.format = config.weights,
           .fp8_block_size = config.fp8_block_size,

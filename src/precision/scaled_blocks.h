@@ -1,9 +1,9 @@
-// Shared code of scaled codecs: the lane's part of an update block as runs of elements with one
+// Code shared by scaled codecs: the lane's part of an update block as runs of elements with one
 // scale, block maxima, rounding with a scale per run, and the codec of E4M3 elements with block
 // scales.
 //
-// A block may span several lanes, or a lane several blocks. Only maxima cross lanes, so the bits do
-// not depend on the number of lanes.
+// A block may span several lanes, or a lane several blocks. Only maxima cross lanes, so the result
+// does not depend on the number of lanes.
 #pragma once
 
 #include "core/float_format.h"
@@ -22,7 +22,7 @@ struct Runs {
   static constexpr int kCount = kPart / kSize;
 };
 
-// Calls f(first, runs) for each block in the part, where a block may extend past the part.
+// Calls f(first, runs) for each block in the part; a block may extend past the part.
 template <class G, class F>
 MPT_HD void for_blocks(int block, const F& f) {
   using R = Runs<G>;
@@ -33,7 +33,7 @@ MPT_HD void for_blocks(int block, const F& f) {
     for (int first = 0; first < R::kCount; first += runs) f(first, runs);
 }
 
-// most[r]: max |x| over the logical elements of the block of run r; NaNs are ignored.
+// most[r]: max |x| over the logical elements of run r's block; NaNs are ignored.
 template <class G>
 MPT_HD void block_maxima(G group, const LanePart<G>& part, int block,
                          const float (&x)[LanePart<G>::kSize], float (&most)[Runs<G>::kCount]) {
@@ -69,7 +69,7 @@ MPT_HD void spread(const float (&of_run)[Runs<G>::kCount], float (&by)[Runs<G>::
     for (int k = 0; k < R::kSize; ++k) by[r * R::kSize + k] = of_run[r];
 }
 
-// code[k] = Scaling::of(x[k], factor of its run), rounded as `dither` says; 0 if the factor is 0.
+// code[k] = Scaling::of(x[k], its run's factor), rounded according to `dither`; 0 if that is 0.
 template <class G, FloatFormat kFormat, class Scaling>
 struct RunRounding {
   using R = Runs<G>;
@@ -144,7 +144,7 @@ MPT_HD void write_bytes(const uint8_t (&bytes)[kSize], int count, uint8_t* targe
     if (k < count) target[k] = bytes[k];
 }
 
-// Exponent of the smallest power of two with which elements up to amax do not clip in E4M3, whose
+// Exponent of the smallest power of two for which elements up to amax do not clip in E4M3, whose
 // largest value is 448 = 1.75 2^8.
 MPT_HD int e4m3_scale_exponent(float amax) {
   const uint32_t bits = bits_of(amax);
@@ -153,18 +153,18 @@ MPT_HD int e4m3_scale_exponent(float amax) {
   return fits ? exponent - 8 : exponent - 7;
 }
 
-// E4M3 codes with a scale per block of a row that depends only on the values of the block. Scales
+// E4M3 codes with a scale per block of a row that depends only on the block's values. Scales
 // provides
 //   Code                  type of a stored scale
 //   block_bits            a block has 2^block_bits elements
-//   of(amax)              scale of a block whose max |w| is amax
+//   of(amax)              scale of a block with max |w| = amax
 //   step(code)            value of the scale; elements are multiples of it
 //   factor(code)          elements are multiplied or divided by it before rounding; 0: codes are 0
 //   multiplies()          multiply (true) or divide
 template <class Scales>
 struct E4M3Blocks : PlainCodec {
   using Code = typename Scales::Code;
-  static constexpr float kSmallestRatio = 1.0625f;  // 16 / 15, of 1.875 and 2
+  static constexpr float kSmallestRatio = 1.0625f;  // 16 / 15, from 1.875 and 2
 
   uint8_t* codes = nullptr;
   int64_t code_stride = 0;

@@ -1,5 +1,5 @@
-// The list of weight formats and what follows from it. To add one: a header in codecs/, and its
-// include, name and enumerator here (docs/code/add_a_format.md).
+// The list of weight formats and what follows from it. Adding one takes a header in codecs/, and
+// its include, name and enumerator here (docs/code/add_a_format.md).
 #pragma once
 
 #include <array>
@@ -15,7 +15,8 @@
 
 namespace mpt {
 
-// Formats of the linear layers' weights, the only copy there is; messages list them in this order.
+// Formats of the linear layers' weights, which have no other copy; messages list them in this
+// order.
 using WeightFormats =
     TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights, Mxfp8Weights>;
 
@@ -39,7 +40,7 @@ struct EnumNames<WeightFormat> {
   static constexpr auto kNames = format_detail::names(WeightFormats{});
 };
 
-// --- what a format must have; a member that is missing is named in the compiler's notes ----------
+// --- requirements on a format; the compiler's notes name a missing member ------------------------
 
 template <class C>
 concept WeightCodec = std::is_trivially_copyable_v<C> &&
@@ -146,7 +147,7 @@ Codec codec_of(const EncodedTensor& t) {
     return Codec(t);
 }
 
-// Calls f(codec of the tensor).
+// Calls f(the tensor's codec).
 template <class F>
 decltype(auto) with_codec(const EncodedTensor& t, const F& f) {
   return with_format(t.encoding.format, [&]<class W>(std::type_identity<W>) -> decltype(auto) {
@@ -163,23 +164,23 @@ decltype(auto) with_codec_type(WeightFormat format, const F& f) {
 }
 
 EncodedLayout layout_of(const WeightEncoding& encoding);
-// True if the amax of a tensor's new weights must be known before any of them is stored.
+// Whether the amax of a tensor's new weights must be known before storing any of them.
 bool needs_maximum(const WeightEncoding& encoding);
-// True if the tensor's scale may move after an update.
+// Whether the tensor's scale may move after an update.
 bool rescales(const WeightEncoding& encoding);
 // "blocks of 128, pow2 scales"; "" for formats without scales.
 std::string details_of(const WeightEncoding& encoding);
 double nominal_bytes(WeightFormat format);
 
-// True if elements share scales.
+// Whether elements share scales.
 bool is_scaled(WeightFormat format);
-// The unscaled format of that type, fp32 or bf16.
+// Unscaled format of the given type, fp32 or bf16.
 WeightFormat plain_format(DType dtype);
 // Format of embedding, norms and head: fp32 if the linear layers are fp32, else bf16.
 WeightFormat unscaled_format(WeightFormat linears);
-// True if additive steps may follow block scales.
+// Whether additive steps may follow block scales.
 bool has_relative_scales(WeightFormat format);
-// The formats with relative scales, as text: "nvfp4".
+// Formats with relative scales, as text: "nvfp4".
 std::string formats_with_relative_scales();
 
 }  // namespace mpt

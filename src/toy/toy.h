@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/io/atomic_output.h"
 #include "core/io/file_system.h"
+#include "core/io/output_directory.h"
 #include "toy/toy_fit.h"
 
 namespace mpt {
@@ -58,14 +58,14 @@ class ToySweep {
 
   [[nodiscard]] const std::vector<ToyCell>& cells() const { return cells_; }
   [[nodiscard]] const ToyOptions& options() const { return options_; }
-  // The cell with the smallest final loss; ties: the smallest rate. Null if all diverged.
+  // Returns the cell with the smallest final loss; ties: the smallest rate. Null if all diverged.
   [[nodiscard]] const ToyCell* best(ToyRegime regime, ToyRule rule) const;
   [[nodiscard]] const ToyCell* at(ToyRegime regime, ToyRule rule, double rate) const;
-  // The rate of M+Adam with the smallest worst_ratio(); ties: the smallest rate. nullopt if M+Adam
-  // was excluded or, at every rate, diverges in some regime.
+  // Returns the rate of M+Adam with the smallest worst_ratio(); ties: the smallest rate. nullopt if
+  // M+Adam was excluded or, at every rate, diverges in some regime.
   [[nodiscard]] std::optional<double> shared_rate() const;
-  // The largest ratio, over regimes, of M+Adam's loss at `rate` to its loss at the regime's best
-  // rate; infinite if it diverges.
+  // Returns the largest ratio, over regimes, of M+Adam's loss at `rate` to its loss at the regime's
+  // best rate; infinite if it diverges.
   [[nodiscard]] double worst_ratio(double rate) const;
 
  private:

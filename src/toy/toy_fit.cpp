@@ -6,6 +6,7 @@
 
 #include "core/bf16.h"
 #include "core/check.h"
+#include "core/normal.h"
 #include "core/random.h"
 #include "core/scalar_math.h"
 
@@ -72,7 +73,7 @@ struct Transitions {
   int64_t sign_changes = 0, zeros_left = 0, zeros_entered = 0;
 };
 
-// One step of all weights; T is their storage type.
+// Makes one step of all weights; T is their storage type.
 template <class T>
 Transitions step_all(const ToyFitOptions& options, std::span<const float> gradient,
                      std::span<float> weights) {

@@ -1,6 +1,6 @@
 // The matrix-fitting diagnostic: fits numbers to targets by plain gradient steps, each rounded to
 // the storage format at once, to see which updates survive rounding (docs/paper.md "Matrix
-// fitting"; to the bit: docs/numerics.md "Matrix fitting").
+// fitting"; bit-exact definition: docs/numerics.md "Matrix fitting").
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct EnumNames<ToyRegime> {
                                                           "large", "mixed"};
 };
 
-// The branches of M+Adam alone and together, without moments.
+// The branches of M+Adam, separately and together, without moments.
 enum class ToyRule : uint8_t { kAdditive, kMultiplicative, kMPlusAdam };
 template <>
 struct EnumNames<ToyRule> {
@@ -52,8 +52,8 @@ struct ToyProblem {
 };
 ToyProblem make_toy_problem(ToyRegime regime, uint64_t seed);
 
-// Share of each entry in a mean: times drawn / draws. Draws of step t >= 1 are words of the stream
-// "toy".
+// Fraction of each entry in a mean: times drawn / draws. Draws of step t >= 1 are words of the
+// stream "toy".
 std::vector<float> toy_shares(ToyRegime regime, uint64_t seed, int64_t step, int64_t batch);
 std::vector<float> equal_toy_shares();
 
@@ -74,7 +74,7 @@ struct ToyFitOptions {
   ToyLoss loss = ToyLoss::kEntryQuartic;
   Format weights = Format::kBF16;
   ToySampling sampling = ToySampling::kReplacement;
-  int64_t batch = kToyEntries;  // draws a step
+  int64_t batch = kToyEntries;  // draws per step
   int64_t steps = 1000;
   int64_t points = 50;  // losses kept, evenly spaced up to the last step, besides the first
   double rate = 0;
@@ -89,7 +89,7 @@ struct ToyFit {
   int64_t zeros_at_end = 0;
 };
 
-// The steps whose losses are kept: 0, then `points` of 1 .. steps.
+// Returns the steps whose losses are kept: 0, then `points` of 1 .. steps.
 std::vector<int64_t> toy_steps(int64_t steps, int64_t points);
 
 // A pure function of its options.

@@ -5,10 +5,11 @@
 #include <spdlog/spdlog.h>
 
 #include "config/model_differences.h"
-#include "config/run_inputs.h"
+#include "config/run_data.h"
 #include "core/check.h"
 #include "core/io/hash.h"
 #include "data/manifest.h"
+#include "weights/model_tokenizer.h"
 
 namespace mpt {
 namespace {
@@ -18,7 +19,7 @@ void tell_of_other_rope(const std::vector<ModelDifference>& found) {
     spdlog::info("train.init_from: {}: {} -> {}", one.key, one.there, one.here);
 }
 
-// Other rotary frequencies are another function, but one that weights are trained on for.
+// Other rotary frequencies give another function, but one that weights can be trained for.
 void check_model(const SavedWeights& saved, const RunConfig& config) {
   const std::vector<ModelDifference> found = model_differences(saved.config.model, config.model);
   const bool rope_alone = std::ranges::all_of(found, &ModelDifference::is_of_rope);
@@ -30,7 +31,7 @@ void check_model(const SavedWeights& saved, const RunConfig& config) {
         rope_alone ? "; train.init_from_other_rope=true accepts it, as for a longer context" : "");
 }
 
-// By its hash, that of a file or one that a manifest records; "" if it is unknown.
+// Identified by its hash, that of a file or one recorded in a manifest; "" if unknown.
 struct KnownTokenizer {
   std::string name, hash;
 };
@@ -44,16 +45,16 @@ KnownTokenizer recorded(const TokenizerFile& file) {
 KnownTokenizer stored(const TokenizerFile& file) {
   return {file.path, hash_bytes(bytes_of(read_tokenizer_file(file.path).bytes))};
 }
-// Of weights: what their run kept.
+// Tokenizer of weights: the one their run kept.
 KnownTokenizer tokenizer_of_weights(const TokenizerFile& file) {
   return file.path.empty() ? recorded(file) : stored(file);
 }
-// Of data: what made its tokens, whatever lies beside them now.
+// Tokenizer of data: the one that made its tokens, whichever is next to them now.
 KnownTokenizer tokenizer_of_tokens(const TokenizerFile& file) {
   return file.path.empty() || !file.data_hash.empty() ? recorded(file) : stored(file);
 }
 
-// Token ids of another tokenizer mean other pieces.
+// Another tokenizer's token ids mean other pieces.
 void check_tokenizer(const SavedWeights& saved, const RunConfig& config) {
   const TokenizerFile file = find_tokenizer(saved, ""), of_data = find_tokenizer(config, "");
   const KnownTokenizer there = tokenizer_of_weights(file), here = tokenizer_of_tokens(of_data);

@@ -4,23 +4,23 @@
 #include <optional>
 #include <string>
 
-#include "comm/communicator.h"
 #include "config/run_config.h"
 #include "core/io/file_system.h"
-#include "inference/loaded_model.h"
+#include "ranks/communicator.h"
+#include "weights/loaded_model.h"
 
 namespace mpt {
 
-// The checkpoint that train.init_from names, verified; nullopt if the config names none. Throws
-// Error unless it has the model of the config in all that the model's function and shapes depend
-// on, naming what differs with both values, and the tokenizer of its data, where both are known.
-// With train.init_from_other_rope, rotary frequencies may differ, and the log tells both values.
-// Rank 0 verifies it. Collective.
+// Returns the verified checkpoint that train.init_from names; nullopt if the config names none.
+// Throws Error unless everything that the model's function and shapes depend on equals the config,
+// naming the difference with both values, and unless the tokenizer is that of the run's data, if
+// both are known. With train.init_from_other_rope, rotary frequencies may differ, and both values
+// are logged. Rank 0 verifies the checkpoint. Collective.
 std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& config,
                                             Communicator& ranks = Communicator::single());
 
-// Whether the checkpoint is not there any more: its own run, which goes on, may have removed it
-// (checkpoint.keep_last). initial_weights() finds the newer one. Collective.
+// Returns whether the checkpoint has been removed since: its own run, still training, may have done
+// so (checkpoint.keep_last). initial_weights() finds the newer one. Collective.
 bool initial_weights_are_gone(FileSystem& fs, const SavedWeights& initial, const RunConfig& config,
                               Communicator& ranks);
 

@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "inference/loaded_model.h"
+#include "evaluation/text_stream.h"
+#include "weights/model_tokenizer.h"
 
 namespace mpt {
 namespace {
@@ -17,7 +18,7 @@ TokenizerFile tokenizer_of_samples(const RunConfig& config) {
   return file;
 }
 
-// The logits of the token that follows, in the model's arithmetic.
+// Returns the logits of the next token, in the model's arithmetic.
 std::vector<float> next_logits(Llama& model, std::span<const int32_t> tokens, int64_t seq_len) {
   std::vector<int32_t> row(size_t(seq_len), 0);
   std::ranges::copy(tokens, row.begin());

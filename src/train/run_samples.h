@@ -1,8 +1,8 @@
-// Texts that a model writes while it is trained: continuations of eval.sample_prompts.
+// Texts that a model writes during training: continuations of eval.sample_prompts.
 //
-// They are computed as a step computes, in the memory of a micro-batch: a forward pass over one row
-// for each token. Every prompt has a row of its own, so that a text depends on no other and not on
-// the number of ranks. Nothing that a checkpoint holds changes.
+// They are computed like a step, in the memory of a micro-batch: one forward pass over one row per
+// token. Every prompt has its own row, so that a text depends neither on the others nor on the
+// number of ranks. Nothing that a checkpoint holds changes.
 #pragma once
 
 #include <span>
@@ -12,20 +12,20 @@
 #include <nlohmann/json.hpp>
 
 #include "config/run_config.h"
-#include "data/tokenizer.h"
-#include "inference/generate.h"
+#include "evaluation/generate.h"
 #include "model/llama.h"
+#include "text/tokenizer.h"
 
 namespace mpt {
 
 struct SampleText {
   std::string prompt;
-  std::string text{};  // what follows it
+  std::string text{};  // its continuation
   bool finite = true;  // false: the text ends where a logit was not finite
 };
 
 // A line of samples.jsonl: {"step": 20, "samples": [{"prompt": "The", "text": " cat"}, ...]}, with
-// "nonfinite": true where one is not.
+// "nonfinite": true for a text that is not finite.
 nlohmann::ordered_json samples_json(int64_t step, std::span<const SampleText> samples);
 
 class RunSamples {
@@ -33,8 +33,8 @@ class RunSamples {
   // Throws Error if no tokenizer is known, or a prompt is too long or cannot be encoded.
   explicit RunSamples(const RunConfig& config);
 
-  // Of all prompts; all ranks have to call it and get the same. The draws are those of `generate`
-  // with the seed of the run, whatever the step.
+  // Writes texts for all prompts; all ranks must call it and get the same. The draws are those of
+  // `generate` with the seed of the run, at any step.
   [[nodiscard]] std::vector<SampleText> write(Llama& model) const;
 
  private:

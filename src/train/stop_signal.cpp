@@ -69,7 +69,7 @@ void on_signal(int signal) {
   errno = error;
 }
 
-// As nohup leaves SIGHUP.
+// nohup leaves SIGHUP ignored.
 bool is_ignored(int signal) {
   struct sigaction now = {};
   sigaction(signal, nullptr, &now);
@@ -129,7 +129,7 @@ void StopPoints::gradients_added(int64_t group) {
 
 void StopPoints::reduce_amax(const Tensor& values) { inner_.reduce_amax(values); }
 
-// A single rank need not agree with others, so it leaves at any point.
+// A single rank need not agree with others, so it can leave at any point.
 void StopPoints::leave_alone() {
   if (within_step_ && ranks_.is_single() && StopSignal::received() != 0) throw StepLeft();
 }

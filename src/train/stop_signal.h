@@ -3,8 +3,8 @@
 //
 // A second SIGINT or SIGTERM ends the process by the default action. SIGUSR1 and SIGUSR2, which
 // launchers and schedulers send (perhaps repeatedly) before a time limit, SIGXCPU, which the kernel
-// sends every second beyond a limit on processor time, and SIGHUP, of a terminal that is closed,
-// never end the process. A SIGHUP that is ignored, as under nohup, stays so.
+// sends every second beyond a limit on processor time, and SIGHUP, sent when a terminal closes,
+// never end the process. An ignored SIGHUP, as under nohup, stays ignored.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "model/gradient_hooks.h"
+#include "ranks/communicator.h"
 
 namespace mpt {
 
@@ -22,7 +22,7 @@ enum class StopPoint : uint8_t {
   kWithinFirstStep,  // the first step: there is no state to save
   kWithinStep,       // the step is dropped
   kAfterStep,
-  kWithinEvaluation,  // a resumed run makes the evaluation
+  kWithinEvaluation,  // a resumed run runs the evaluation
   kAfterEvaluation,
   kAfterSaving,
 };
@@ -37,7 +37,7 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // The number of the received signal, 0 if none.
+  // Returns the number of the received signal, 0 if none.
   [[nodiscard]] static int received();
   // Sets where a signal received from now on will stop the run.
   static void stops(StopPoint point);
@@ -55,8 +55,8 @@ struct StepLeft : std::exception {};
 //
 // A single rank checks for a signal at each point. Several ranks must leave at the same point,
 // after the same collective calls. They exchange signals at points of backward, which all ranks
-// reach in the same order, and read the result at the next exchange, so a rank less than one
-// exchange behind delays nobody. In slow steps ranks exchange about ten times a second.
+// reach in the same order, and read the result at the next exchange, so a rank that lags by less
+// than one exchange delays nobody. In slow steps ranks exchange about ten times a second.
 class StopPoints final : public GradientHooks {
  public:
   // `inner` receives every call first. Both must outlive this object.
@@ -79,7 +79,7 @@ class StopPoints final : public GradientHooks {
   GradientHooks& inner_;
   bool within_step_ = false;
   int64_t passed_ = 0;  // points of backward passed in this step, or in the last
-  int64_t every_ = 1;   // ranks exchange signals at every so many points
+  int64_t every_ = 1;   // ranks exchange signals once every this many points
   std::optional<Communicator::Event> asked_;
   int64_t mine_ = 0;          // this rank's signal, 0 if none
   std::vector<int64_t> all_;  // all ranks' signals

@@ -3,41 +3,45 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
-#include <limits>
 #include <optional>
 
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_parts.h"
+#include "checkpoint/checkpoint_state.h"
 #include "checkpoint/checkpoint_store.h"
-#include "comm/communicator.h"
-#include "comm/launch_environment.h"
 #include "config/cautions.h"
 #include "config/run_config_json.h"
-#include "config/run_inputs.h"
+#include "config/run_copies.h"
+#include "config/run_data.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/counted.h"
 #include "device/backends.h"
 #include "device/profiling.h"
-#include "parallel/data_parallel.h"
+#include "ranks/communicator.h"
+#include "ranks/launch_environment.h"
 #include "train/initial_weights.h"
-#include "train/memory_fit.h"
-#include "train/performance.h"
-#include "train/plan/run_plan.h"
+#include "train/reports/gemm_rate.h"
+#include "train/reports/profile_table.h"
+#include "train/reports/run_report.h"
+#include "train/resources/memory_fit.h"
+#include "train/resources/run_place.h"
 #include "train/resume/resume_check.h"
-#include "train/run_report.h"
+#include "train/step/same_on_all_ranks.h"
+#include "train/step/training_model.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"
-#include "train/training_model.h"
 
 namespace mpt {
 namespace {
 
-// Before anything is written.
+// Checks this before anything is written.
 void require_something_to_resume(FileSystem& fs, const RunConfig& config,
                                  const std::string& resume) {
   if (resume.empty() || resume == "auto") return;
@@ -55,8 +59,8 @@ void require_something_to_resume(FileSystem& fs, const RunConfig& config,
   }
 }
 
-// The verified checkpoint to continue from; none for a new run. `resume` is "", "auto", "latest" or
-// a path. Collective.
+// Returns the verified checkpoint to continue from; nullopt for a new run. `resume` is "", "auto",
+// "latest" or a path. Collective.
 std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig& config,
                                                 const std::string& resume, Communicator& ranks) {
   if (resume.empty()) {
@@ -70,12 +74,13 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   const CheckpointStore store(fs, checkpoint_directory(config), {});
   std::optional<std::string> latest = store.latest_good(ranks);
   if (!latest && !store.list().empty())
-    throw error("--resume {}: no checkpoint in {} is good; move them away to start a new run",
+    throw error("--resume {}: all checkpoints in {} are corrupt; move them away to start a new run",
                 resume, checkpoint_directory(config));
   return latest;
 }
 
-// What `resume` will most likely continue from; what is wrong with it is found when it is verified.
+// Returns the state that `resume` will most likely continue from; verification finds any errors
+// later.
 std::optional<TrainState> peek_at_state(FileSystem& fs, const RunConfig& config,
                                         const std::string& resume) {
   if (resume.empty()) return std::nullopt;
@@ -92,8 +97,8 @@ std::optional<TrainState> peek_at_state(FileSystem& fs, const RunConfig& config,
   return std::nullopt;
 }
 
-// Assigns the machine's GPUs to its ranks in order, starting at device.gpu. Where each rank sees
-// one GPU alone (CUDA_VISIBLE_DEVICES, Slurm's --gpus-per-task), that is its own.
+// Assigns the machine's GPUs to its ranks in order, starting at device.gpu. If each rank sees only
+// one GPU (CUDA_VISIBLE_DEVICES, Slurm's --gpus-per-task), it uses that one.
 DeviceConfig device_of_rank(DeviceConfig device, const LaunchEnvironment& environment) {
   const bool sees_one = environment.local_size > 1 && no_cuda_device(int(device.gpu)).empty() &&
                         !no_cuda_device(int(device.gpu) + 1).empty();
@@ -126,12 +131,12 @@ void write_run_files(FileSystem& fs, const RunConfig& config,
   keep_data_files(fs, config);
 }
 
-// So that the newest checkpoint is of this continuation, even if it is killed before it saves.
+// Makes the newest checkpoint one of this continuation, even if it is killed before it saves.
 void set_later_checkpoints_aside(FileSystem& fs, const RunConfig& config, int64_t step) {
   CheckpointStore(fs, checkpoint_directory(config), {}).set_aside_after(step);
 }
 
-// `config` with at least `least` steps, so that a short run can be profiled.
+// Returns `config` with at least `least` steps, so that a short run can be profiled.
 RunConfig with_steps(RunConfig config, int64_t least) {
   if (total_steps(config) >= least) return config;
   config.train.steps = least;
@@ -140,7 +145,7 @@ RunConfig with_steps(RunConfig config, int64_t least) {
   return config;
 }
 
-// Tells how to continue a stopped run from `checkpoint`; "" if no step was finished.
+// Says how to continue a stopped run from `checkpoint`; "" if no step was finished.
 std::string stop_report(const RunConfig& config, const TrainCommand& command,
                         const std::string& checkpoint) {
   if (checkpoint.empty())
@@ -223,7 +228,7 @@ class TrainingRun {
 
  private:
   [[nodiscard]] const RunConfig& config() const { return chosen_[phase_].config; }
-  // Of every phase, and the first of them to train. Collective.
+  // Chooses rows for every phase, and the first phase to train. Collective.
   void choose_rows(const std::string& resume) {
     memory_ = free_memory(device_, options_.sharing);
     std::optional<TrainState> state;
@@ -238,7 +243,7 @@ class TrainingRun {
     const size_t phase = state ? phase_to_continue(phases, *state) : 0;
     phase_ = static_cast<size_t>(ranks_.gather_numbers(static_cast<int64_t>(phase)).front());
   }
-  // Those of rank 0. Collective.
+  // Returns those of rank 0. Collective.
   std::optional<RecordedRows> shared(RecordedRows rows) {
     for (int64_t* number : {&rows.step, &rows.micro_batch, &rows.galore_batch})
       *number = ranks_.gather_numbers(*number).front();
@@ -253,7 +258,7 @@ class TrainingRun {
     trainer_.emplace(config(), device_, fs_, ranks_, phase_);
     check_same_start(ranks_, config(), trainer_->training_data());
   }
-  // A newer checkpoint may have looked usable.
+  // Handles a newer checkpoint having looked usable.
   void move_to_phase_of(const std::string& checkpoint) {
     const size_t phase =
         phase_to_continue(run_phases(given_), read_checkpoint_state(fs_, checkpoint));
@@ -279,7 +284,7 @@ class TrainingRun {
             .memory = memory_,
             .rows = chosen_[phase_].reason};
   }
-  // `place`: says where the run is written, if it is.
+  // `place`: where the run is written; empty if nowhere.
   void print_start(const std::string& place) {
     for (const std::string& line : start_lines(config(), device_, start_with(place)))
       spdlog::info(line);
@@ -328,10 +333,10 @@ class TrainingRun {
   Device& device_;
   Communicator& ranks_;
   Options options_;
-  FreeMemory memory_{};  // before the run takes any
+  FreeMemory memory_{};  // before the run allocates any
   FileSystem& fs_ = posix_file_system();
   std::optional<DirectoryLock> lock_;
-  std::optional<SavedWeights> initial_;  // those of train.init_from, once they are found
+  std::optional<SavedWeights> initial_;  // from train.init_from, once found
   std::optional<Trainer> trainer_;
 };
 
@@ -363,32 +368,6 @@ TrainEnd run_train(const TrainCommand& command) {
       end = run.run(command);
   });
   return end;
-}
-
-void run_plan(const PlanCommand& command) {
-  const RunConfig loaded =
-      run_phases(load_run_config(command.config, command.overrides)).front().config;
-  const std::unique_ptr<Device> device = make_planning_device(loaded.device);
-  const Communicator ranks = Communicator::planned(0, command.ranks);
-  const ChosenRows chosen =
-      choose_rows(loaded, *device, ranks, free_memory(*device, ranks_sharing(*device, ranks)));
-  const RunConfig& config = chosen.config;
-  nlohmann::ordered_json figures =
-      plan_json(config, *device, ranks);  // before anything is measured
-  const std::string report = plan_report(config, *device, ranks);
-  const bool checks = command.check == PlanCheck::kYes;
-  const RunPlan plan =
-      plan_of(chosen, *device, ranks,
-              {.saved = command.resume ? Checkpoints::kSome : Checkpoints::kNone,
-               .scanned_tokens = checks ? std::numeric_limits<int64_t>::max() : kScannedTokens});
-  if (command.format == PlanFormat::kJson) {
-    figures.update(verdict_json(config, plan));
-    std::cout << json_text(figures, 2) << "\n";
-  } else {
-    std::cout << report << verdict(config, plan);
-  }
-  if (checks && !plan.problems.empty())
-    throw error("{} cannot start: {}", config.name, fmt::join(plan.problems, "; "));
 }
 
 }  // namespace mpt

@@ -1,592 +1,281 @@
 #include "train/trainer.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-
+#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
+#include "checkpoint/checkpoint_files.h"
 #include "config/run_config_json.h"
-#include "config/run_inputs.h"
+#include "config/run_paths.h"
 #include "core/check.h"
-#include "core/progress.h"
-#include "device/device.h"
-#include "inference/weight_source.h"
-#include "optim/schedule.h"
-#include "parallel/data_parallel.h"
-#include "train/plan/due_steps.h"
 #include "train/resume/phase_entry.h"
 #include "train/resume/resume_check.h"
-#include "train/resume/resumed_data.h"
+#include "train/step/same_on_all_ranks.h"
+#include "train/step_schedule.h"
+#include "train/stop_signal.h"
+#include "weights/weight_source.h"
 
 namespace mpt {
-
 namespace {
 
-// In the extra part of a state.
-constexpr const char* kInitFrom = "init_from";
-constexpr const char* kSpikes = "spikes";
-
-RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
-  require_rows(batch, ranks.size());
-  return batch_plan(batch, ranks.rank(), ranks.size()).own;
-}
+constexpr const char* kSpikes = "spikes";  // in the extra part of a state
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Communicator& ranks,
-                 size_t phase)
-    : phases_(run_phases(config)),
-      phase_(phase),
-      config_(phases_.at(phase).config),
-      device_(device),
-      fs_(fs),
-      ranks_(ranks),
-      batch_(batch_plan(config_.batch, ranks.rank(), ranks.size())),
-      total_steps_(total_steps(config)),
-      train_data_(open_training_data(config)),
-      validation_data_(open_validation_data(config)),
-      train_shards_(contents_of(*train_data_)),
-      validation_shards_(contents_of(validation_data_)),
-      text_(validation_data_.empty() ? TextBytes() : text_of_data(config.data)),
-      samples_(config.eval.samples_every > 0 ? std::optional<RunSamples>(config) : std::nullopt),
-      allocator_(device.make_allocator()),
-      model_(config_, device, *allocator_, ranks),
-      loader_(train_data_, {.rows_per_batch = config_.batch.rows_per_step(),
-                            .prefetch_batches = config.data.prefetch_steps,
-                            .first_sequence = 0,
-                            .slice = checked_rows(config_.batch, ranks)}),
-      checkpoints_(fs, checkpoint_directory(config),
-                   {.keep_last = config.checkpoint.keep_last,
-                    .keep_every_steps = config.checkpoint.keep_every_steps}),
-      saver_(checkpoints_, device, ranks),
-      on_commit_(config.checkpoint.on_commit, run_directory(config) + "/on_commit.log"),
-      work_(model_, batch_, device),
-      spikes_(config.train) {
-  check_validation_data(validation_data_, config_.eval.tokens, ranks_);
+bool Trainer::Phase::begins_after(int64_t step) const { return step == now().first_step; }
+
+bool Trainer::Phase::begins_with_another_batch(int64_t step) const {
+  return number > 0 && begins_after(step) &&
+         config().batch.tokens_per_step != all[number - 1].config.batch.tokens_per_step;
 }
 
-// Communication in progress on other threads uses memory that is about to be freed.
-Trainer::~Trainer() { ranks_.settle(); }
+Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Communicator& ranks,
+                 size_t phase)
+    : phase_{run_phases(config), phase},
+      place_{device, fs, ranks},
+      data_(config, phase_.all.at(phase).config, ranks),
+      allocator_(device.make_allocator()),
+      model_(phase_.config(), device, *allocator_, ranks),
+      incidents_(phase_.config().train),
+      checkpoints_(config, device, fs, ranks, phase_.all.back().last_step),
+      evaluation_({phase_.config(), data_.validation(), model_, device, ranks, failure_}),
+      step_({phase_.config(), model_, data_, state_, incidents_, checkpoints_, failure_, device,
+             ranks},
+            phase_.all.back().last_step, phase_.now().last_step) {
+  check_validation_data(data_.validation(), phase_.config().eval.tokens, ranks);
+}
+
+// Communication in progress on other threads uses memory about to be freed.
+Trainer::~Trainer() { place_.ranks.settle(); }
 
 void Trainer::initialize() {
-  initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
+  const RunConfig& config = phase_.config();
+  initialize_weights(model_.weights, config.model.initializer_range, config.seed, place_.device);
   model_.llama.update_casts();
   model_.optimizer.weights_initialized();
 }
 
 void Trainer::initialize_from(const SavedWeights& saved) {
-  CheckpointWeights source(fs_, saved.checkpoint, saved.config, device_);
-  set_weights(model_.weights, source, device_);
+  CheckpointWeights source(place_.fs, saved.checkpoint, saved.config, place_.device);
+  set_weights(model_.weights, source, place_.device);
   model_.weights_changed();
   model_.optimizer.weights_initialized();
-  init_from_ = saved.json();
+  state_.init_from = saved.json();
 }
 
 void Trainer::resume(const std::string& checkpoint) {
-  const TrainState preview = checkpoints_.read_state(checkpoint);
-  check_resumable(preview, checkpoint, phases_[phase_after(phases_, preview.step - 1)].config);
-  const FormerData former = former_data(preview, checkpoint, config_);
-  check_corpora(former, checkpoint, {*train_data_, train_shards_, validation_shards_}, config_);
-  restore_gemms(preview, checkpoint, device_);
+  const TrainState saved = read_checkpoint_state(place_.fs, checkpoint);
+  check_resumable(saved, checkpoint, phase_.all[phase_after(phase_.all, saved.step - 1)].config);
+  const FormerData former = data_.checked(saved, checkpoint, phase_.config());
+  restore_gemms(saved, checkpoint, place_.device);
   load(checkpoint);
-  if (parent_directory(checkpoint) != checkpoint_directory(config_)) {
-    from_elsewhere_ = checkpoint;
-    step_from_elsewhere_ = step_;
-  }
-  evaluation_left_ = left_evaluation(preview) && step_ > phases_[phase_].first_step;
-  train_data_ = continued_data(former, preview.cursor, *train_data_);
-  loader_.seek(train_data_, preview.cursor);
-  former_ = former;
-}
-
-// Gradients of another number of rows have norms of another size.
-bool Trainer::begins_with_another_batch() const {
-  return phase_ > 0 && step_ == phases_[phase_].first_step &&
-         config_.batch.tokens_per_step != phases_[phase_ - 1].config.batch.tokens_per_step;
+  checkpoints_.resumed(checkpoint, state_.step);
+  state_.evaluation_pending = left_evaluation(saved) && state_.step > phase_.now().first_step;
+  data_.continue_from(former, saved.cursor);
 }
 
 // Loads everything except the position in the data.
 void Trainer::load(const std::string& checkpoint) {
-  const TrainState saved = load_state(checkpoint);
-  step_ = last_saved_ = saved.step;
-  last_checkpoint_ = checkpoint;
-  tokens_ = saved.tokens;
-  skipped_ = saved_count(saved, checkpoint, kSkippedSteps);
-  spikes_.restore(begins_with_another_batch() ? nlohmann::json() : extra_of(saved, kSpikes),
-                  checkpoint + ": extra." + kSpikes);
-  init_from_ = saved.extra.value(kInitFrom, nlohmann::json());
+  const TrainState saved = load_tensors(checkpoint);
+  const bool begins = phase_.number > 0 && phase_.begins_after(saved.step);
+  const int64_t earlier_updates = state_.earlier_updates;  // as load_tensors() found them
+  state_ = RunState::of(saved, checkpoint);
+  if (begins) state_.earlier_updates = earlier_updates;
+  checkpoints_.loaded(checkpoint, state_.step);
+  incidents_.restore_spikes(
+      phase_.begins_with_another_batch(state_.step) ? nlohmann::json() : extra_of(saved, kSpikes),
+      checkpoint + ": extra." + kSpikes);
 }
 
-// The tensors of a checkpoint of this phase, or of that with which the one before it ended.
-TrainState Trainer::load_state(const std::string& checkpoint) {
-  const TrainState preview = checkpoints_.read_state(checkpoint);
-  const RunPhase& phase = phases_[phase_];
+// Loads the tensors of a checkpoint of this phase, or of the last one of the phase before it.
+TrainState Trainer::load_tensors(const std::string& checkpoint) {
+  const TrainState preview = read_checkpoint_state(place_.fs, checkpoint);
+  const RunPhase& phase = phase_.now();
   if (preview.step < phase.first_step)
     throw error("{} is of step {}, before the {} phase, which begins after step {}", checkpoint,
-                preview.step, phase_ + 1, phase.first_step);
-  if (!extra_of(preview, kEarlierUpdates).is_null())
-    earlier_updates_ = saved_count(preview, checkpoint, kEarlierUpdates);
-  if (preview.step > phase.first_step || phase_ == 0) {
+                preview.step, phase_.number + 1, phase.first_step);
+  if (preview.step > phase.first_step || phase_.number == 0) {
     const TrainState saved =
-        load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
+        load_verified_checkpoint(place_.fs, checkpoint, model_.parts_to_load(), place_.device);
     model_.weights_changed();
     model_.optimizer.states_loaded();
     return saved;
   }
-  const PhaseEntry entry =
-      enter_phase(fs_, checkpoint, phases_[phase_ - 1].config, config_, model_, device_);
-  if (!entry.keeps_moments)
-    earlier_updates_ = preview.step - saved_count(preview, checkpoint, kSkippedSteps);
-  if (ranks_.is_root())
-    spdlog::info("phase {} of {}, steps {} to {}: {}", phase_ + 1, phases_.size(),
+  const PhaseEntry entry = enter_phase(place_.fs, checkpoint, phase_.all[phase_.number - 1].config,
+                                       phase_.config(), model_, place_.device);
+  const RunState before = RunState::of(preview, checkpoint);
+  state_.earlier_updates =
+      entry.keeps_moments ? before.earlier_updates : before.step - before.skipped;
+  if (place_.ranks.is_root())
+    spdlog::info("phase {} of {}, steps {} to {}: {}", phase_.number + 1, phase_.all.size(),
                  phase.first_step + 1, phase.last_step, entry.text);
   return preview;
 }
 
-// --- one step ------------------------------------------------------------------------------------
+// --- a step, and the work due after it -----------------------------------------------------------
 
-Batch Trainer::next_batch() {
-  const ProfileScope scope(device_, "data");
-  return loader_.next();
-}
-
-// Throws Error unless the next step has something to train on.
-void Trainer::await_batch() {
-  const Batch& batch = loader_.peek();
-  if (batch.valid_targets == 0)
-    throw error("step {}: sequences {} to {} of the training data have no token to predict",
-                step_ + 1, batch.first_sequence, batch.first_sequence + batch.rows - 1);
-}
-
-// The host waits for the device once, at the end: inputs are written beforehand, and the device
-// decides whether to update. Data of the next step is waited for at the end of this one, so that
-// all ranks learn in time if one cannot read it.
 std::optional<StepRecord> Trainer::step(RunLogger* logger) {
-  const ProfileScope scope(device_, "step");
-  StopSignal::stops(stop_point());
-  const auto start = std::chrono::steady_clock::now();
-  const int64_t cursor = loader_.cursor(), tokens = tokens_;
-  const Batch batch = next_batch();
-  ++step_;
-  tokens_ += batch.valid_targets;
-  StepRecord record{.step = step_, .tokens = tokens_, .step_tokens = batch.valid_targets};
-  record.data_hash = batch.hash;
-  record.lr_factor = schedule_factor(config_.schedule, step_, total_steps_);
-  stage(batch);
-  limit_step(batch);
-  if (!enqueue(record, logger)) {
-    --step_;
-    tokens_ = tokens;
-    loader_.seek(cursor);
-    return std::nullopt;
-  }
-  model_.follow_weights(step_);
-  device_.synchronize();
-  const StepControl& control = model_.optimizer.control();
-  record.loss = work_.loss() / double(batch.valid_targets);
-  record.grad_norm = control.grad_norm;
-  record.skipped = control.proceed == 0;
-  if (record.skipped) ++skipped_;
-  judge(record);
-  if (step_ < phases_[phase_].last_step) {
-    const ProfileScope data(device_, "data");
-    failure_.attempt([&] { await_batch(); });
-  }
-  record.seconds = seconds_since(start);
-  return record;
-}
-
-std::optional<StepRecord> Trainer::step_of_all(RunLogger* logger) {
-  const int64_t finished = step_;
+  const int64_t finished = state_.step;
   try {
-    std::optional<StepRecord> record = step(logger);
-    if (record) exchange_status(*record);
-    return record;
+    return step_.run(logger);
   } catch (const Error& failure) {
     throw error("{}; it came within step {}, where no state is whole{}: {}", failure.what(),
-                finished + 1, ranks_.is_single() ? "" : " on all ranks", what_is_saved(""));
+                finished + 1, place_.ranks.is_single() ? "" : " on all ranks", what_is_saved(""));
   }
 }
 
-StopPoint Trainer::stop_point() const {
-  if (!work_.can_be_left()) return StopPoint::kAfterStep;
-  return step_ == 0 ? StopPoint::kWithinFirstStep : StopPoint::kWithinStep;
-}
-
-// During a save, the host must wait before the update until the state has been read. prepare()
-// comes after that wait, since it may change saved state (projections of Apollo-E).
-bool Trainer::enqueue(StepRecord& record, RunLogger* logger) {
-  const StepScalars scalars = scalars_of(record);
-  if (!work_.can_be_left() && !counts_updates() && !saver_.busy()) {
-    model_.optimizer.prepare(scalars);
-    work_.enqueue();
-    return true;
-  }
-  if (!try_gradients(logger)) return false;
-  if (counts_updates()) device_.synchronize();
-  saver_.before_update();
-  if (counts_updates()) {
-    update_with_statistics(record, scalars);
-  } else {
-    model_.optimizer.prepare(scalars);
-    work_.enqueue_update();
-  }
-  return true;
-}
-
-bool Trainer::try_gradients(RunLogger* logger) {
-  if (!work_.can_be_left()) {
-    work_.enqueue_gradients();
-    return true;
-  }
-  TrainingStep::Attempt attempt{.seconds_of_last = seconds_};
-  if (logger != nullptr)
-    attempt.begins = [&](int64_t i, int64_t of) { logger->micro_batch_begins(step_, i, of); };
-  return work_.try_gradients(attempt);
-}
-
-void Trainer::stage(const Batch& batch) {
-  model_.llama.stage({batch.tokens, batch.targets, batch.document_begin},
-                     float(1.0 / double(batch.valid_targets)));
-}
-
-// Bias correction counts updates made; the schedule counts steps.
-StepScalars Trainer::scalars_of(const StepRecord& record) const {
-  return {.t = step_ - skipped_ - earlier_updates_,
-          .earlier = earlier_updates_,
-          .lr_factor = record.lr_factor};
-}
-
-bool Trainer::counts_updates() const {
-  const int64_t every = config_.log.update_statistics;
-  return every > 0 && step_ % every == 0;
-}
-
-void Trainer::update_with_statistics(StepRecord& record, StepScalars scalars) {
-  const StepControl control = model_.optimizer.control();
-  scalars.grad_scale = control.grad_scale;
-  if (control.proceed != 0) {
-    record.update_statistics = model_.optimizer.step_with_statistics(scalars);
-    record.fp8 = model_.llama.fp8_states();
-  }
-  work_.finish_update();
-}
-
-// An infinite amax freezes a delayed scale until it leaves the history.
-void Trainer::warn_of_frozen_scales() {
-  int64_t frozen = 0;
-  std::string worst;
-  for (const auto& [name, state] : model_.llama.fp8_states()) {
-    if (state.frozen > 0 && worst.empty()) worst = name;
-    frozen += state.frozen;
-  }
-  if (frozen > frozen_)
-    spdlog::warn(
-        "step {}: {} updates of FP8 scales had no effect because an amax was infinite, first in {}",
-        step_, frozen - frozen_, worst);
-  frozen_ = frozen;
+bool Trainer::due(int64_t every_steps) const {
+  return is_due(phase_.now(), state_.step, every_steps);
 }
 
 void Trainer::check_replicas() {
-  const int64_t every = config_.distributed.check_every_steps;
-  if (ranks_.is_single() || every == 0 || step_ % every != 0) return;
+  const int64_t every = phase_.config().distributed.check_every_steps;
+  if (place_.ranks.is_single() || every == 0 || state_.step % every != 0) return;
   model_.all_gather_weights();
-  check_same_tensors(ranks_, model_.replicated_tensors(), device_);
+  check_same_tensors(place_.ranks, model_.replicated_tensors(), place_.device);
 }
 
-// Nothing if a signal made a rank leave it, or an error. Where evaluation changes the state of
-// training, a signal lets it go on to its end.
-std::optional<ValidationResult> Trainer::evaluation() {
-  const ProfileScope scope(device_, "evaluation");
-  const bool changes_state = config_.precision.compute == ComputeFormat::kFp8 &&
-                             config_.precision.fp8_eval_amax == EvalAmax::kFold;
-  StopSignal::stops(changes_state ? StopPoint::kAfterEvaluation : StopPoint::kWithinEvaluation);
-  EvaluationOptions options{.rows_per_batch = batch_.micro_batch_rows,
-                            .tokens = config_.eval.tokens,
-                            .galore_batch_rows = galore_batch_rows(config_),
-                            .text = &text_,
-                            .ranks = ranks_};
-  if (!changes_state) options.leave = [] { return StopSignal::received() != 0; };
-  model_.all_gather_weights();
-  try {
-    return evaluate(model_.llama, validation_data_, options);
-  } catch (const EvaluationLeft& left) {
-    if (left.failure) failure_.keep(left.failure);
-    stopping_ = evaluation_left_ = true;
-    return std::nullopt;
+void Trainer::evaluate_if_due(StepRecord& record) {
+  const EvalConfig& eval = phase_.config().eval;
+  if (!data_.validation().empty() && due(eval.every_steps)) record.validation = validated();
+  record.samples = samples_if_due();
+}
+
+// An interrupted evaluation stops the run, and a resumed run makes it again.
+std::optional<ValidationResult> Trainer::validated() {
+  std::optional<ValidationResult> result = evaluation_.validate();
+  if (!result) {
+    failure_.stop();
+    state_.evaluation_pending = true;
   }
+  return result;
 }
 
-// With an evaluation that was left, they are left, too.
+// If the evaluation is pending, so are the samples.
 std::vector<SampleText> Trainer::samples_if_due() {
-  if (!samples_ || !due(config_.eval.samples_every) || evaluation_left_) return {};
-  const ProfileScope scope(device_, "samples");
-  StopSignal::stops(StopPoint::kAfterEvaluation);
-  model_.all_gather_weights();
-  std::vector<SampleText> samples;
-  failure_.attempt([&] { samples = samples_->write(model_.llama); });
-  return samples;
+  if (state_.evaluation_pending || !due(phase_.config().eval.samples_every)) return {};
+  return evaluation_.samples();
 }
 
-// The run that is continued was stopped within the evaluation of its last step.
-void Trainer::make_evaluation_left(RunLogger* logger) {
-  if (!evaluation_left_) return;
-  evaluation_left_ = false;
+// The resumed run was stopped during the evaluation of its last step.
+void Trainer::run_pending_evaluation(RunLogger* logger) {
+  if (!state_.evaluation_pending) return;
+  state_.evaluation_pending = false;
   const std::optional<ValidationResult> result =
-      validation_data_.empty() ? std::nullopt : evaluation();
+      data_.validation().empty() ? std::nullopt : validated();
   const std::vector<SampleText> samples = samples_if_due();
   if (result && logger != nullptr)
-    failure_.attempt([&] { logger->add_evaluation(step_, *result, samples); });
+    failure_.attempt([&] { logger->add_evaluation(state_.step, *result, samples); });
 }
 
 // --- steps that are not finite, and spikes -------------------------------------------------------
 
-bool Trainer::spikes_are_left_out() const {
-  return config_.train.spike_policy != SpikePolicy::kOff &&
-         config_.train.spike_policy != SpikePolicy::kWarn;
-}
-
-// The device leaves the update of a spike out.
-void Trainer::limit_step(const Batch& batch) {
-  if (!spikes_are_left_out()) return;
-  const SpikeLimits most = spikes_.limits();
-  model_.optimizer.set_limits(
-      {.grad_norm = most.grad_norm, .loss_sum = most.loss * double(batch.valid_targets)});
-}
-
-// Where spikes are left out, the device has decided whether this is one.
-void Trainer::judge(StepRecord& record) {
-  if (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm)) return;
-  const bool spike =
-      spikes_are_left_out() ? record.skipped : spikes_.stands_out(record.loss, record.grad_norm);
-  if (spike) record.spike = spikes_.compare(record.loss, record.grad_norm);
-  spikes_.see(record.loss, record.grad_norm);
-}
-
-namespace {
-
-// "step 7: loss nan or gradient norm inf is not finite"; of a spike, what stands out.
-std::string trouble_of(const StepRecord& record) {
-  if (!record.spike)
-    return fmt::format("step {}: loss {} or gradient norm {} is not finite", record.step,
-                       record.loss, record.grad_norm);
-  return fmt::format("step {}: a spike: loss {:.4f}, gradient norm {:.4g}; {}", record.step,
-                     record.loss, record.grad_norm, record.spike->text());
-}
-
-}  // namespace
-
-Trainer::Remedy Trainer::remedy_for(const StepRecord& record) const {
-  const NonfinitePolicy nonfinite = config_.train.nonfinite_policy;
-  const SpikePolicy spike = config_.train.spike_policy;
-  if (record.spike)
-    return spike == SpikePolicy::kRollback ? Remedy::kRollBack
-           : spike == SpikePolicy::kStop   ? Remedy::kStop
-                                           : Remedy::kGoOn;
-  if (!record.skipped || nonfinite == NonfinitePolicy::kSkipStep) return Remedy::kGoOn;
-  return nonfinite == NonfinitePolicy::kRollback ? Remedy::kRollBack : Remedy::kStop;
-}
-
-// With weights that are not finite, or too large, no step is.
-void Trainer::require_finite_steps(const StepRecord& record) {
-  unfinite_ = record.skipped && !record.spike ? unfinite_ + 1 : 0;
-  if (unfinite_ < config_.train.max_skipped_steps ||
-      config_.train.nonfinite_policy != NonfinitePolicy::kSkipStep)
+void Trainer::handle(const StepRecord& record, RunLogger* logger) {
+  stop_if_ruined(record);
+  const Remedy remedy = incidents_.remedy_for(record);
+  if (remedy == Remedy::kContinue) {
+    if (record.spike && place_.ranks.is_root())
+      spdlog::warn("{}{}", trouble_of(record), record.skipped ? "; its update was left out" : "");
     return;
-  report_save(saver_.finish());
+  }
+  checkpoints_.finish_save(state_.step);  // that state precedes this step and is good
+  if (remedy == Remedy::kStop) stop_at(record);
+  roll_back(record, logger);
+}
+
+void Trainer::stop_if_ruined(const StepRecord& record) {
+  if (!incidents_.ruins_the_run(record)) return;
+  checkpoints_.finish_save(state_.step);
   throw error(
       "{}, the last of {} such steps in a row (train.max_skipped_steps): the weights are ruined, "
       "so the run stops here. Their last update was made in step {}; {}. Continue from a "
       "checkpoint of an earlier step, or start again with a lower learning rate",
-      trouble_of(record), unfinite_, step_ - unfinite_,
-      last_checkpoint_.empty() ? "no checkpoint is saved"
-                               : "the last checkpoint is " + last_checkpoint_);
+      trouble_of(record), incidents_.nonfinite_in_a_row(),
+      state_.step - incidents_.nonfinite_in_a_row(),
+      checkpoints_.last().empty() ? "no checkpoint is saved"
+                                  : "the last checkpoint is " + checkpoints_.last());
 }
 
-void Trainer::handle_trouble(const StepRecord& record, RunLogger* logger) {
-  require_finite_steps(record);
-  const Remedy remedy = remedy_for(record);
-  if (remedy == Remedy::kGoOn) {
-    if (record.spike && ranks_.is_root())
-      spdlog::warn("{}{}", trouble_of(record), record.skipped ? "; its update was left out" : "");
-    return;
-  }
-  report_save(saver_.finish());  // that state precedes this step and is good
-  if (remedy == Remedy::kRollBack) return roll_back(record, logger);
-  const char* const key = record.spike ? "train.spike_policy" : "train.nonfinite_policy";
-  if (last_checkpoint_.empty())
+void Trainer::stop_at(const StepRecord& record) {
+  if (checkpoints_.last().empty())
     throw error(
         "{}, so the run stops here; nothing is saved. Start again with a lower learning rate, or "
         "with --set {}=skip_step, which skips such steps",
-        trouble_of(record), key);
+        trouble_of(record), policy_key(record));
   throw error(
       "{}, so the run stops here and the step changed no weight (the last checkpoint is {}). To "
       "continue, resume with --set {}=skip_step, which skips such steps, or =rollback, which "
       "returns to the last checkpoint and continues after their data; or start again with a lower "
       "learning rate",
-      trouble_of(record), last_checkpoint_, key);
+      trouble_of(record), checkpoints_.last(), policy_key(record));
 }
 
 // Loads the last good checkpoint of this run but keeps the data position after the failed step.
-// Later steps in its directory are of a run that this one does not continue.
+// Later steps in its directory belong to a run that this one does not continue.
 void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
-  if (++rollbacks_ > config_.train.max_rollbacks)
-    throw error(
-        "{}, after {} rollbacks without a new checkpoint (train.max_rollbacks). Saved checkpoints "
-        "are untouched",
-        trouble_of(record), config_.train.max_rollbacks);
-  std::optional<std::string> checkpoint =
-      checkpoints_.latest_good(ranks_, last_saved_, step_from_elsewhere_);
-  if (!checkpoint && !from_elsewhere_.empty()) checkpoint = from_elsewhere_;
+  incidents_.begin_rollback(record);
+  const std::optional<std::string> checkpoint = checkpoints_.to_roll_back_to();
   if (!checkpoint)
     throw error("{}, and there is no checkpoint to roll back to ({}=rollback)", trouble_of(record),
-                record.spike ? "train.spike_policy" : "train.nonfinite_policy");
+                policy_key(record));
   load(*checkpoint);
-  evaluation_left_ = false;
-  if (!ranks_.is_root()) return;
+  if (!place_.ranks.is_root()) return;
   spdlog::warn("{}; rolled back to {}, continuing with the data after that step",
                trouble_of(record), *checkpoint);
   failure_.attempt(
-      [&] { logger->mark_resume(step_, fmt::format("rollback from step {}", record.step)); });
+      [&] { logger->mark_resume(state_.step, fmt::format("rollback from step {}", record.step)); });
 }
 
-// --- the run -------------------------------------------------------------------------------------
+// --- saving --------------------------------------------------------------------------------------
 
-bool Trainer::due(int64_t every_steps) const { return is_due(phases_[phase_], step_, every_steps); }
-
-TrainState Trainer::state() const {
-  TrainState state{.step = step_,
-                   .cursor = loader_.cursor(),
-                   .seed = config_.seed,
-                   .config = resolved_json(config_),
-                   .extra = {{kSkippedSteps, skipped_}, {"products", gemms_json(device_)}},
-                   .tokens = tokens_};
-  if (evaluation_left_) state.extra[kEvaluationLeft] = true;
-  if (earlier_updates_ > 0) state.extra[kEarlierUpdates] = earlier_updates_;
-  if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
-  if (nlohmann::json seen = spikes_.json(); !seen.is_null()) state.extra[kSpikes] = std::move(seen);
-  add_data(state, {*train_data_, train_shards_, validation_shards_}, former_);
+TrainState Trainer::state_to_save() const {
+  TrainState state{.seed = phase_.config().seed,
+                   .config = resolved_json(phase_.config()),
+                   .extra = {{"products", gemms_json(place_.device)}}};
+  state_.add_to(state);
+  data_.add_to(state);
+  const nlohmann::json spikes = incidents_.spikes().json();
+  if (!spikes.is_null()) state.extra[kSpikes] = spikes;
   return state;
 }
 
 // Syncs metrics first: the lines up to a step must be durable before its checkpoint commits.
 void Trainer::save(RunLogger* logger) {
-  if (last_saved_ == step_) return;
+  if (checkpoints_.last_step() == state_.step) return;
   StopSignal::stops(StopPoint::kAfterSaving);
-  report_save(saver_.finish());
-  warn_of_frozen_scales();
+  checkpoints_.finish_save(state_.step);
+  incidents_.warn_of_frozen_scales(state_.step, model_.llama.fp8_states());
   failure_.attempt([&] {
     if (logger != nullptr) logger->sync();
   });
   model_.all_gather_weights();
-  saver_.begin(
-      {.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
-  last_saved_ = step_;
-  rollbacks_ = 0;
-  if (!config_.checkpoint.async) report_save(saver_.finish());
+  checkpoints_.begin({.state = state_to_save(),
+                      .resting = model_.parts_to_save(),
+                      .changing = model_.changing_parts()});
+  incidents_.saved();
+  if (!phase_.config().checkpoint.async) checkpoints_.finish_save(state_.step);
 }
 
-void Trainer::report_save(const std::optional<SaveReport>& report) {
-  if (!report) return;
-  last_checkpoint_ = checkpoints_.path_of(report->step);
-  if (!ranks_.is_root()) return;
-  on_commit_.committed(report->step, checkpoints_.path_of(report->step));
-  checkpoints_.hold(on_commit_.steps_in_use());
-  spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step,
-               report->text());
-}
-
-// A checkpoint that a command reads stays.
-void Trainer::watch_command() {
-  if (!ranks_.is_root()) return;
-  on_commit_.poll();
-  checkpoints_.hold(on_commit_.steps_in_use());
-}
-
-// The other ranks are told that rank 0 still waits, which may be for longer than
-// distributed.timeout_seconds.
-void Trainer::finish_command() {
-  using namespace std::chrono_literals;
-  if (config_.checkpoint.on_commit.empty()) return;
-  const auto waits = [&] { return ranks_.is_root() && !on_commit_.finish(200ms) ? 1 : 0; };
-  while (ranks_.gather_numbers(waits()).front() != 0) continue;
-  if (!ranks_.is_root()) return;
-  checkpoints_.hold({});
-  checkpoints_.prune();
-}
-
-// Exchanged between ranks after every step.
-struct Trainer::StepStatus {
-  int64_t stops;  // a signal, or a failure
-  uint64_t data_hash;
-  double seconds;
-};
-
-void Trainer::exchange_status(StepRecord& record) {
-  const bool stops = StopSignal::received() != 0 || failure_.any();
-  const StepStatus mine{stops ? 1 : 0, record.data_hash, record.seconds};
-  std::vector<StepStatus> all(static_cast<size_t>(ranks_.size()));
-  ranks_.gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  record.data_hash = 0;
-  seconds_ = 0;
-  for (const StepStatus& status : all) {
-    stopping_ |= status.stops != 0;
-    record.data_hash += status.data_hash;
-    seconds_ = std::max(seconds_, status.seconds);
-  }
-}
-
-std::unique_ptr<RunLogger> Trainer::open_logger() {
-  std::unique_ptr<RunLogger> logger;
-  ranks_.together([&] {
-    if (!ranks_.is_root()) return;
-    const bool continued = has_metrics(fs_, config_);
-    logger = std::make_unique<RunLogger>(
-        fs_, config_,
-        RunLogger::Options{.first_step = step_,
-                           .total_steps = total_steps_,
-                           .attention = attention_in_use(config_, device_, ranks_.size())});
-    const bool begins = step_ > 0 && step_ == phases_[phase_].first_step;
-    if (continued)
-      logger->mark_resume(step_, begins ? fmt::format("phase {} begins", phase_ + 1) : "");
-  });
-  return logger;
-}
-
-// Collective.
-bool Trainer::one_has_failed() {
-  const std::vector<int64_t> failed = ranks_.gather_numbers(failure_.any() ? 1 : 0);
-  return std::ranges::any_of(failed, [](int64_t rank) { return rank != 0; });
-}
-
-// Other ranks learn of a failure in exchange_status().
-bool Trainer::stops() const { return stopping_ || (ranks_.is_single() && failure_.any()); }
-
-// After an error, `problem` is what kept the last finished step from being saved; "" if it is
-// saved.
+// After an error, `problem` is why the last finished step could not be saved; "" if it is saved.
 std::string Trainer::what_is_saved(const std::string& problem) const {
-  if (step_ == 0) return "no step was finished, and nothing is saved";
-  if (problem.empty() && last_saved_ == step_ && !saver_.busy())
-    return fmt::format("step {}, the last that was finished, is saved in {}", step_,
-                       last_checkpoint_);
-  return fmt::format(
-      "{}{}{}",
-      last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_,
-      problem.empty() ? "" : ": ", problem);
+  if (state_.step == 0) return "no step was finished, and nothing is saved";
+  const std::string& last = checkpoints_.last();
+  if (problem.empty() && checkpoints_.last_step() == state_.step && !checkpoints_.busy())
+    return fmt::format("step {}, the last that was finished, is saved in {}", state_.step, last);
+  return fmt::format("{}{}{}", last.empty() ? "nothing is saved" : "the last checkpoint is " + last,
+                     problem.empty() ? "" : ": ", problem);
 }
 
 void Trainer::save_last_step(RunLogger* logger) {
   if (logger != nullptr) logger->finish();
-  if (step_ > 0) save(logger);
+  if (state_.step > 0) save(logger);
   StopSignal::stops(StopPoint::kAfterSaving);
-  report_save(saver_.finish());
-  finish_command();
+  checkpoints_.finish_save(state_.step);
+  checkpoints_.finish_command();
 }
 
-// A failure is thrown whatever becomes of the saving.
+// Throws a failure whether or not saving succeeds.
 void Trainer::finish(RunLogger* logger) {
-  const bool failed = one_has_failed();
+  const bool failed = failure_.share(place_.ranks);
   std::string problem;
   try {
     save_last_step(logger);
@@ -594,46 +283,65 @@ void Trainer::finish(RunLogger* logger) {
     if (!failed) throw;
     problem = unsaved.what();
   }
-  failure_.rethrow(ranks_, what_is_saved(problem));
+  failure_.rethrow(place_.ranks, what_is_saved(problem));
 }
 
-// Evaluation comes before a checkpoint of the same step, whose metrics it completes. If it fails,
-// the step is saved all the same, and a resumed run makes the evaluation again.
+// --- run -----------------------------------------------------------------------------------------
+
+std::unique_ptr<RunLogger> Trainer::open_logger() {
+  std::unique_ptr<RunLogger> logger;
+  Communicator& ranks = place_.ranks;
+  const RunConfig& config = phase_.config();
+  ranks.together([&] {
+    if (!ranks.is_root()) return;
+    const bool continued = has_metrics(place_.fs, config);
+    logger = std::make_unique<RunLogger>(
+        place_.fs, config,
+        RunLogger::Options{.first_step = state_.step,
+                           .total_steps = phase_.all.back().last_step,
+                           .attention = attention_in_use(config, place_.device, ranks.size())});
+    const bool begins = state_.step > 0 && phase_.begins_after(state_.step);
+    if (continued)
+      logger->mark_resume(state_.step,
+                          begins ? fmt::format("phase {} begins", phase_.number + 1) : "");
+  });
+  return logger;
+}
+
+// Evaluation precedes a checkpoint of the same step, whose metrics it completes. If it fails, the
+// step is saved anyway, and a resumed run makes the evaluation again.
 bool Trainer::run() {
   const std::unique_ptr<RunLogger> logger = open_logger();
-  make_evaluation_left(logger.get());
-  const int64_t last_step = phases_[phase_].last_step;
-  if (step_ < last_step) failure_.attempt([&] { await_batch(); });
-  stopping_ |= one_has_failed();
-  while (step_ < last_step && !stops()) {
-    std::optional<StepRecord> record = step_of_all(logger.get());
+  run_pending_evaluation(logger.get());
+  const int64_t last_step = phase_.now().last_step;
+  if (state_.step < last_step) failure_.attempt([&] { step_.await_batch(); });
+  failure_.share(place_.ranks);
+  while (state_.step < last_step && !failure_.stops(place_.ranks)) {
+    std::optional<StepRecord> record = step(logger.get());
     if (!record) break;
-    report_save(saver_.poll());
-    watch_command();
+    checkpoints_.poll(state_.step);
     check_replicas();
-    if (!validation_data_.empty() && due(config_.eval.every_steps))
-      record->validation = evaluation();
-    record->samples = samples_if_due();
+    evaluate_if_due(*record);
     if (logger) failure_.attempt([&] { logger->record(*record); });
-    handle_trouble(*record, logger.get());
+    handle(*record, logger.get());
     // Steps that are not finite may mean ruined weights: the checkpoint before them is kept.
-    if (due(config_.checkpoint.every_steps) && unfinite_ == 0) save(logger.get());
+    if (due(phase_.config().checkpoint.every_steps) && incidents_.nonfinite_in_a_row() == 0)
+      save(logger.get());
   }
   finish(logger.get());
-  return step_ == last_step && !evaluation_left_;
+  return state_.step == last_step && !state_.evaluation_pending;
 }
 
 void Trainer::run_unrecorded(int64_t steps) {
-  await_batch();
-  for (int64_t i = 0; i < steps && !stops(); ++i) {
-    std::optional<StepRecord> record = step(nullptr);
+  step_.await_batch();
+  for (int64_t i = 0; i < steps && !failure_.stops(place_.ranks); ++i) {
+    const std::optional<StepRecord> record = step_.run(nullptr);
     if (!record) break;
-    exchange_status(*record);
-    if (remedy_for(*record) != Remedy::kGoOn)
+    if (incidents_.remedy_for(*record) != Remedy::kContinue)
       throw error("{}, so the steps that are only measured end here; nothing was written",
                   trouble_of(*record));
   }
-  failure_.rethrow(ranks_, "nothing was written");
+  failure_.rethrow(place_.ranks, "nothing was written");
 }
 
 }  // namespace mpt

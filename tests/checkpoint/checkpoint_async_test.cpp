@@ -1,5 +1,5 @@
 // Checkpoints written while training continues: when weights may change, which rank reports a
-// failure, and what a failure at any operation leaves behind.
+// failure, and the state after a failure at any operation.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_fixture.h"
 #include "checkpoint/checkpoint_saver.h"
 #include "support/captured_log.h"
@@ -49,7 +50,7 @@ class Gate {
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
   }
-  // Until someone stands at it.
+  // Waits until someone waits at it.
   void wait_until_reached() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return reached_; });
@@ -61,7 +62,7 @@ class Gate {
   bool open_ = false, reached_ = false;
 };
 
-// A device whose memory is read from the second block on only when a gate is open.
+// A device whose memory, after the first block, is read only once a gate is open.
 class SlowlyReadDevice final : public Device {
  public:
   explicit SlowlyReadDevice(Gate& gate) : gate_(gate) {}
@@ -114,7 +115,7 @@ std::string loaded_content(const std::string& path) {
   return run.content();
 }
 
-// --- beside training -----------------------------------------------------------------------------
+// --- in parallel with training -------------------------------------------------------------------
 
 TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   const TempDirectory directory(test::memory_directory());
@@ -131,7 +132,8 @@ TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   EXPECT_TRUE(saver.busy());
   EXPECT_EQ(saver.poll(), std::nullopt);
 
-  // What changes in forward and backward may: the rest rests while it is read.
+  // Tensors that forward and backward change may change: the others are constant while they are
+  // read.
   const Tensor counts = run.changing()[0].whole.tensor;
   std::fill_n(counts.data, counts.bytes(), std::byte{7});
   std::thread opener([&] {
@@ -144,7 +146,7 @@ TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   syncing.wait_until_reached();
   EXPECT_EQ(saver.poll(), std::nullopt);
   EXPECT_TRUE(store.list().empty());
-  saver.before_update();  // of the step after: waits for nothing any more
+  saver.before_update();  // of the next step: no longer waits for anything
   syncing.open();
 
   const std::optional<SaveReport> report = saver.finish();
@@ -258,7 +260,7 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<AsyncScenario,
  protected:
   static constexpr int64_t kPattern = 99;
 
-  // By all ranks, as a run does it; whether it threw, on all of them alike.
+  // Saves by all ranks, like a run; returns whether it threw, on all of them alike.
   static bool save(FileSystem& through, const std::string& directory, int64_t ranks, int64_t step,
                    int64_t k) {
     std::atomic<int64_t> threw = 0;
@@ -281,7 +283,7 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<AsyncScenario,
     return threw > 0;
   }
 
-  // Everything that is listed is good, and holds what was saved at that step.
+  // Every listed checkpoint is good, and holds the data saved at that step.
   static void expect_all_good(const std::string& directory, int64_t failed_step) {
     const CheckpointStore store(disk, directory, {});
     ASSERT_FALSE(store.list().empty());
@@ -302,7 +304,7 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<AsyncScenario,
               SmallTrainState::content_of(kPattern));
   }
 
-  // The n-th operation of the save fails; whether it came to that.
+  // Lets the n-th operation of the save fail; returns whether it was reached.
   static bool fail_and_check(const std::string& before, int64_t n,
                              std::optional<UnsyncedRenames> power_cut) {
     const auto& [scenario, fault] = GetParam();

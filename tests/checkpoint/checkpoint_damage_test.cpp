@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_fixture.h"
 #include "checkpoint/checkpoint_store.h"
 #include "core/io/hash.h"
@@ -38,7 +39,7 @@ void change_byte(const std::string& path, size_t at) {
   write_text(path, text);
 }
 
-// Changes state.json and seals it again, as only a program can.
+// Changes state.json and renews its checksum, as only a program can.
 void change_state(const std::string& directory, const std::function<void(json&)>& change) {
   json content = json::parse(disk.read_file(directory + "/state.json"));
   change(content);
@@ -64,14 +65,14 @@ class DamagedCheckpoint : public testing::Test {
   SmallTrainState run_;
   HostMemoryDevice device_;
 
-  // Loading it fails with `culprit` and `defect` in the message and uploads nothing.
+  // Expects loading it to fail with `culprit` and `defect` in the message, and to upload nothing.
   void expect_refused(const std::string& culprit, const std::string& defect) {
     const std::string before = run_.content();
     EXPECT_ERROR(store_.load(bad, run_.tensors, device_), culprit, defect);
     EXPECT_EQ(device_.uploads, 0);
     EXPECT_EQ(run_.content(), before);
   }
-  // And the one before it is taken instead, with a warning that says why.
+  // Also expects the previous one to be used instead, with a warning that gives the reason.
   void expect_skipped(const std::string& culprit, const std::string& defect) {
     expect_refused(culprit, defect);
     const CapturedLog log;
@@ -164,7 +165,7 @@ TEST_F(DamagedCheckpoint, StateWithAFieldOfWrongType) {
   change_state(bad, [](json& content) { content["files"][0]["bytes"] = "many"; });
   expect_skipped(state, "not a checkpoint state");
 }
-// Each of these was once taken for an integer, some by arithmetic that has no defined result.
+// Each of these was once taken for an integer, some by arithmetic with an undefined result.
 TEST_F(DamagedCheckpoint, StateWithNumbersThatAreNoIntegers) {
   const json intact = json::parse(disk.read_file(state));
   for (const json& number : {json(1e300), json(-1e300), json(1.5), json(true), json(UINT64_MAX)}) {
@@ -230,7 +231,7 @@ TEST_F(DamagedCheckpoint, PathsThatAreNoCheckpoint) {
   EXPECT_EQ(device_.uploads, 0);
 }
 
-// No change of a byte of state.json goes unnoticed unless it changes nothing (one white space for
+// No change of a byte of state.json goes unnoticed unless it has no effect (one white space for
 // another).
 TEST_F(DamagedCheckpoint, AnyByteOfStateChanged) {
   const std::string text = disk.read_file(state);

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_store.h"
-#include "comm/communicator.h"
+#include "core/named_tensor.h"
 #include "core/tensor.h"
+#include "ranks/communicator.h"
 #include "support/host_memory_device.h"
 
 namespace mpt::test {
 
-// Owns padded tensors of several types; fill(k) gives all their bytes, padding included, a pattern
+// Owns padded tensors of several types; fill(k) gives all their bytes, including padding, a pattern
 // of k.
 class SmallTrainState {
  public:
@@ -34,7 +35,7 @@ class SmallTrainState {
     for (auto& bytes : storage_)
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(++i * 31 >> 2);
   }
-  // The logical elements of all tensors, packed.
+  // Returns the logical elements of all tensors, packed.
   std::string content() {
     std::string all;
     for (const NamedTensor& named : tensors) {
@@ -57,9 +58,9 @@ class SmallTrainState {
   std::vector<std::vector<std::byte>> storage_;
 };
 
-// The same as one of several ranks has it: the tensors are cut anywhere, "counts" and what is empty
-// are rank 0's. fill() and content() are of all elements: those of others are there, so that a test
-// sees them unharmed.
+// The same as held by one of several ranks: the tensors are cut anywhere, "counts" and empty
+// tensors are rank 0's. fill() and content() cover all elements: those of others are included, so
+// that a test sees them unharmed.
 class StateOfRank : public SmallTrainState {
  public:
   explicit StateOfRank(const Communicator& group) : rank_(group.rank()), ranks_(group.size()) {}
@@ -68,7 +69,7 @@ class StateOfRank : public SmallTrainState {
   [[nodiscard]] std::vector<TensorPart> changing() const { return parts({3}); }
   [[nodiscard]] std::vector<TensorPart> all() const { return parts({0, 1, 2, 3, 4}); }
 
-  // Filled with `others`, then loaded with what was filled with `own`.
+  // Filled with `others`, then loaded with the data saved after fill(`own`).
   static std::string content_of(const Communicator& group, int64_t own, int64_t others) {
     StateOfRank loaded(group), saved(group);
     loaded.fill(others);

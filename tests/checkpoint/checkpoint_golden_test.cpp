@@ -2,16 +2,18 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_state.h"
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_config_json.h"
-#include "inference/loaded_model.h"
+#include "config/run_device.h"
 #include "support/temp_directory.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
+#include "weights/loaded_model.h"
 
 namespace mpt {
 namespace {
 
-// tests/golden/README.md says what it is and how it was made.
+// tests/golden/README.md describes it and how it was made.
 const std::string kVersion1 = MPT_SOURCE_DIR "/tests/golden/checkpoint_version_1";
 
 TEST(GoldenCheckpoint, OfVersion1IsLoadedWholeAndSavedWithTheSameBytes) {

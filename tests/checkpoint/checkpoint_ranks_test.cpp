@@ -1,5 +1,5 @@
-// Checkpoints written by several ranks: any number of ranks can load them, and an element that is
-// missing or duplicated is an Error.
+// Checkpoints written by several ranks: any number of ranks can load them, and a missing or
+// duplicated element is an Error.
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -9,7 +9,9 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_fixture.h"
+#include "checkpoint/checkpoint_parts.h"
 #include "checkpoint/checkpoint_saver.h"
+#include "checkpoint/checkpoint_state.h"
 #include "core/io/hash.h"
 #include "core/io/safetensors.h"
 #include "support/captured_log.h"
@@ -91,7 +93,7 @@ TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndStretchesTheirNumbers
       (json{{"tensor", "model.embed.weight"}, {"shape", {5, 3}}, {"first", 7}, {"count", 8}}));
 }
 
-// Random cuts of random tensors: blocks are the elements in their order, however they are cut.
+// Random cuts of random tensors: blocks are the elements in order, however they are cut.
 TEST(ElasticCheckpointFormat, BlocksOfAPartAreItsElements) {
   std::mt19937_64 random(3);
   const auto draw = [&](int64_t least, int64_t most) {
@@ -119,7 +121,7 @@ TEST(ElasticCheckpointFormat, BlocksOfAPartAreItsElements) {
   EXPECT_THROW(blocks_of({{"t", t}, -1, 3}), LogicError);
 }
 
-// --- what is not there once ----------------------------------------------------------------------
+// --- elements missing or duplicated --------------------------------------------------------------
 
 class DamagedByRanks : public testing::Test {
  protected:
@@ -129,7 +131,7 @@ class DamagedByRanks : public testing::Test {
   }
   [[nodiscard]] std::string file(int64_t rank) const { return bad + "/" + rank_file_name(rank, 3); }
 
-  // Changes state.json and seals it again, as only a program can.
+  // Changes state.json and renews its checksum, as only a program can.
   void change_state(const std::function<void(json&)>& change) const {
     const std::string path = bad + "/state.json";
     json content = json::parse(disk.read_file(path));
@@ -138,7 +140,7 @@ class DamagedByRanks : public testing::Test {
     content["checksum"] = hash_bytes(bytes_of(content.dump()));
     write_file_atomically(disk, path, bytes_of(content.dump()));
   }
-  // Another file in the place of one of them, as state.json would have it.
+  // Replaces one of the files by another one, described by state.json.
   void replace_file(int64_t rank, const std::vector<StoredTensorInfo>& tensors,
                     const json& stretches) const {
     SafetensorsWriter out(disk, file(rank), tensors);
@@ -184,7 +186,7 @@ TEST_F(DamagedByRanks, FileCutOff) {
   disk.truncate(file(2), disk.file_size(file(2)) - 1);
   expect_refused(file(2), "were saved");
 }
-// Of the same size: found by the hash alone, by whichever rank reads that file.
+// The size is unchanged: detected only by the hash, on whichever rank reads that file.
 TEST_F(DamagedByRanks, FileAltered) {
   for (const int64_t rank : {0, 1, 2}) {
     const std::string text = disk.read_file(file(rank));
@@ -276,7 +278,7 @@ TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
   }
 }
 
-// --- parts that a run asks for -------------------------------------------------------------------
+// --- parts that a run requests -------------------------------------------------------------------
 
 TEST_F(DamagedByRanks, NothingElseMayBeThereUnlessPartsAreLoaded) {
   RankThreads(2).run([&](Communicator& group) {

@@ -1,4 +1,4 @@
-// Checkpoints: round trips, retention, and what remains after a failure at any operation of a save.
+// Checkpoints: round trips, retention, and the state after a failure at any operation of a save.
 #include <algorithm>
 #include <cmath>
 #include <future>
@@ -140,7 +140,7 @@ TEST(Checkpoint, LargeTensorsGoThroughBoundedStaging) {
   CheckpointStore store(disk, directory.path(), {});
   SmallTrainState saved, loaded;
   for (SmallTrainState* run : {&saved, &loaded}) {
-    run->add("many_rows", DType::kBF16, 9, 1000001, 1000002, 2);  // 8 rows a block, and 1
+    run->add("many_rows", DType::kBF16, 9, 1000001, 1000002, 2);  // 8 rows per block, and 1
     run->add("one_row", DType::kF32, 2, kBlock / 4 + 5, kBlock / 4 + 5, 2);
   }
   saved.fill(1);
@@ -176,7 +176,7 @@ TEST(Checkpoint, SavingTheSameStepReplacesIt) {
   EXPECT_EQ(names_in(directory.path()), std::vector<std::string>{"step_00000005"});
 }
 
-// Killed between the two renames of a replacement: the old one still counts, and is put back by the
+// Killed between the two renames of a replacement: the old one still counts, and is restored by the
 // next save even if that one fails.
 TEST(Checkpoint, HalfReplacedStepStaysCommitted) {
   const TempDirectory directory;
@@ -202,8 +202,8 @@ TEST(Checkpoint, FileInTheWayIsAnErrorAndStays) {
   EXPECT_ERROR(save(inside, 5, 1), directory / "file", "not a directory");
 }
 
-// A run that went back behind a checkpoint and trains on must not find that checkpoint again as the
-// newest.
+// A run that was rolled back before a checkpoint and trains on must not find that checkpoint as the
+// newest one again.
 TEST(Checkpoint, StepsOfAnAbandonedContinuationAreSetAside) {
   const TempDirectory directory;
   CheckpointStore store(disk, directory.path(), {.keep_last = 2});
@@ -247,7 +247,7 @@ TEST(Retention, NeverRemovesTheNewestOrAMajor) {
           EXPECT_EQ(left.erase(step), 1u);
           EXPECT_FALSE(every > 0 && step % every == 0) << step;
         }
-        // All but the majors and the newest keep_last are gone, and those are all there.
+        // Exactly the majors and the newest keep_last remain.
         int64_t newer = static_cast<int64_t>(steps.size());
         for (const int64_t step : steps) {
           const bool kept =
@@ -283,7 +283,7 @@ TEST(Retention, ThatKeepsNothingIsAnError) {
   EXPECT_ERROR(CheckpointStore(disk, "a", {.keep_every_steps = -5}), "keep_every_steps is -5");
 }
 
-// A directory may stay, as where another machine has a file in it open.
+// A directory may remain, for example if another machine has one of its files open.
 TEST(Retention, WhatCannotBeRemovedIsInNoSavesWay) {
   const TempDirectory directory(test::memory_directory());
   FaultFileSystem busy(disk);
@@ -334,7 +334,7 @@ class FailingSave : public testing::TestWithParam<std::tuple<Scenario, Fault>> {
  protected:
   static constexpr int64_t kPattern = 99;
 
-  // Everything that is listed can be loaded, and holds what was saved at that step.
+  // Every listed checkpoint can be loaded, and holds the data saved at that step.
   static void expect_all_good(const CheckpointStore& store, int64_t failed_step) {
     ASSERT_FALSE(store.list().empty());
     for (const auto& info : store.list()) {
@@ -391,7 +391,7 @@ TEST_P(FailingSave, LosesNothingThatWasCommitted) {
     }
     if (fault == Fault::kError || fault == Fault::kShortWrite) {
       faulty.work();
-      save(store, scenario.step, kPattern);  // the same process goes on
+      save(store, scenario.step, kPattern);  // the same process continues
     }
     expect_recovers(directory.path(), scenario);
   }
@@ -440,8 +440,7 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, FailingSave,
                                               name_of(std::get<1>(test.param)));
                          });
 
-// The very first checkpoint of a run: nothing is there before it, and a power cut after it leaves
-// it.
+// The very first checkpoint of a run: no other precedes it, and it survives a power cut after it.
 TEST(Checkpoint, FirstCheckpointOfARunIsDurableWhenSaved) {
   for (const auto renames : {UnsyncedRenames::kKept, UnsyncedRenames::kUndone}) {
     const TempDirectory directory(test::memory_directory());

@@ -48,7 +48,8 @@ TEST(DirectoryLock, IsReleasedWhenItsProcessIsKilled) {
   const DirectoryLock lock(directory.path());
 }
 
-// What a killed process left says nothing: not its number, nor that a process of that number lives.
+// A killed process's leftover means nothing: not its process ID, nor that a process with that ID is
+// alive.
 TEST(DirectoryLock, AStaleFileNeverBlocks) {
   const test::TempDirectory directory;
   for (const std::string text : {"1\n", "", "not a number", "99999999999999999999\n"}) {
@@ -58,7 +59,7 @@ TEST(DirectoryLock, AStaleFileNeverBlocks) {
   }
 }
 
-// Of several ranks the first takes the lock; where it is refused, all of them learn why.
+// The first of several ranks takes the lock; if it is refused, all of them learn why.
 TEST(DirectoryLock, IsTakenByOneRankForAll) {
   const test::TempDirectory directory;
   const auto lock_together = [&](Communicator& group) {
@@ -66,7 +67,7 @@ TEST(DirectoryLock, IsTakenByOneRankForAll) {
     group.together([&] {
       if (group.rank() == 0) lock.emplace(directory.path());
     });
-    static_cast<void>(group.gather_numbers(0));  // held until all have gone on
+    static_cast<void>(group.gather_numbers(0));  // held until all have continued
   };
   test::RankThreads(3).run(lock_together);
   const DirectoryLock other(directory.path());

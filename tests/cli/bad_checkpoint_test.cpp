@@ -13,7 +13,7 @@ const std::string kEarlier = "runs/tiny/checkpoints/step_00000002";
 const std::string kState = kNewest + "/state.json";
 const std::string kTensors = kNewest + "/rank_00000_of_00001.safetensors";
 
-// Goes on from the newest checkpoint by name, past its end, so that there is something left to do.
+// Resumes from the newest checkpoint by name, past its end, so that there are steps left.
 Arguments resumed(const Arguments& settings = {}, const std::string& from = kNewest) {
   Arguments arguments{"--config", "config.json", "--set", "train.steps=6"};
   for (const std::string& setting : settings) {
@@ -43,12 +43,12 @@ Arguments export_to(const std::string& output, const Arguments& more = {}) {
 Damage state_text(const std::string& text) {
   return [=](const Scene& scene) { scene.write(kState, text); };
 }
-// Sealed anew, as if a program had written it.
+// With a new checksum, as if written by a program.
 Damage state(const std::function<void(json&)>& change) {
   return [=](const Scene& scene) { scene.change_state(kState, change); };
 }
 
-// Bytes of the tensors, with the sums in state.json that go with them.
+// Replaces the bytes of the tensors, with the matching sums in state.json.
 void replace_tensors(const Scene& scene, const std::string& bytes) {
   scene.write(kTensors, bytes);
   scene.change_state(kState, [&](json& content) {
@@ -99,18 +99,18 @@ TEST_F(BadCheckpoints, PlacesToResumeFrom) {
        {"runs/fresh/checkpoints has no checkpoint"}},
       {"latest of broken ones",
        resumed({}, "latest"),
-       {"--resume latest", "no checkpoint in runs/tiny/checkpoints is good"},
+       {"--resume latest", "all checkpoints in runs/tiny/checkpoints are corrupt"},
        break_both_checkpoints},
       {"auto does not start anew over broken ones",
        resumed({}, "auto"),
-       {"--resume auto", "no checkpoint in runs/tiny/checkpoints is good"},
+       {"--resume auto", "all checkpoints in runs/tiny/checkpoints are corrupt"},
        break_both_checkpoints},
       {"eval of none", eval("runs/none"), {"runs/none: no such checkpoint"}},
       {"eval of a file", eval(kTensors), {kTensors, "not a directory"}},
       {"eval of shards", eval("data"), {"data: neither a checkpoint", "nor a run"}},
       {"eval of broken ones",
        eval("runs/tiny"),
-       {"runs/tiny: none of its 2 checkpoints is good"},
+       {"runs/tiny: all of its 2 checkpoints are corrupt"},
        [](const Scene& s) {
          s.cut(kTensors, 1);
          s.remove(kEarlier + "/state.json");

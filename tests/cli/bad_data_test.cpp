@@ -45,7 +45,7 @@ Damage manifest(const std::function<void(json&)>& change) {
   return [=](const Scene& scene) { scene.change_json(kManifest, change); };
 }
 
-// Every token, whichever the run visits.
+// Fills every token, whichever ones the run visits.
 void fill_tokens(const Scene& scene, const std::string& shard) {
   std::string bytes = scene.read(shard);
   std::fill(bytes.begin() + std::ptrdiff_t(kHeaderBytes), bytes.end(), '\xff');
@@ -297,7 +297,7 @@ Damage compressed_corpus(size_t kept_percent, size_t flipped) {
   };
 }
 
-// Each is read by both verbs, which are to find the same fault and leave what they were to write.
+// Each is read by both verbs, which must find the same fault and leave their outputs untouched.
 void add_for_both(std::vector<Refusal>& refusals, const std::string& title,
                   const std::string& input, const std::vector<std::string>& says,
                   const Damage& damage = {}) {

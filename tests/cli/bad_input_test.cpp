@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-// Training under a name of its own, with keys changed on the command line.
+// Trains under a new name, with keys changed on the command line.
 Arguments fresh(Arguments settings, Arguments more = {}) {
   Arguments arguments{"--config", "config.json", "--set", "name=fresh"};
   for (std::string& setting : settings) {
@@ -245,7 +245,7 @@ TEST_F(BadConfigs, Memory) {
   });
 }
 
-// A run may note that it began: settings, and metrics of the steps it made.
+// A run may record that it began: settings, and metrics of the steps it made.
 const std::vector<std::string> kBegunRun{"runs/fresh/config.json", "runs/fresh/tokenizer.model",
                                          "runs/fresh/data_manifest.json",
                                          "runs/fresh/metrics.jsonl", "runs/fresh/report.json"};

@@ -1,9 +1,9 @@
 // A small valid world for programs to fail in: text, tokenizers, shards, a trained run, an export.
 //
-// World makes it once, through the program alone; each Scene is a copy to put one defect into.
-// expect_refused() runs the program there and holds it to what every refusal owes: an exit status
-// of its own, the culprit named on standard error, nothing on standard output, every earlier file
-// as it was, no new one.
+// World makes it once, only through the program; each Scene is a copy to put one defect into.
+// expect_refused() runs the program there and checks the requirements on every refusal: its own
+// exit status, the culprit named on standard error, nothing on standard output, all earlier files
+// unchanged, no new one.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +37,10 @@ inline void write_content(const std::string& path, std::string_view text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// A list in a list in a list …, far deeper than a recursion over it could go.
+// A list in a list in a list …, too deep for recursion.
 inline std::string deep_list() { return fmt::format("{:[<200000}{:]<200000}", "", ""); }
 
-// --- the world -----------------------------------------------------------------------------------
+// --- world ---------------------------------------------------------------------------------------
 
 // Words of random letters, so that there are enough pieces to learn.
 inline void write_words(const std::string& path) {
@@ -142,7 +142,7 @@ class Scene {
     change(content);
     write(name, content.dump(2));
   }
-  // As only a program can: with the checksum that goes with the content.
+  // With the checksum that matches the content, as only a program can.
   void change_state(const std::string& name,
                     const std::function<void(nlohmann::json&)>& change) const {
     change_json(name, [&](nlohmann::json& content) {
@@ -156,7 +156,7 @@ class Scene {
   TempDirectory directory_{memory_directory()};
 };
 
-// What is done to a scene before a verb sees it.
+// Damages a scene before a verb sees it.
 using Damage = std::function<void(const Scene&)>;
 
 inline Damage without(const std::string& name) {
@@ -172,10 +172,10 @@ struct Refusal {
   std::string out = {};                     // on standard output, where results are streamed
 };
 
-// --- what a run of the program changed -----------------------------------------------------------
+// --- changes made by a run of the program --------------------------------------------------------
 
-// Everything below a directory, by name: its kind, and for files size and hash. `.lock` holds the
-// number of the process that ran last.
+// Returns everything below a directory, by name: its kind, and for files size and hash. `.lock`
+// holds the ID of the process that ran last.
 inline std::map<std::string, std::string> snapshot_of(const std::string& directory) {
   namespace fs = std::filesystem;
   std::map<std::string, std::string> entries;
@@ -217,7 +217,7 @@ inline void expect_message(const Refusal& refusal, const std::string& log) {
 }
 
 inline void expect_refused(const Scene& scene, const Refusal& refusal) {
-  constexpr double kSeconds = 60;  // far more than any of them needs, also under a sanitizer
+  constexpr double kSeconds = 60;  // far more than any of them needs, even under a sanitizer
   SCOPED_TRACE(refusal.title + ": " + fmt::format("{}", fmt::join(refusal.arguments, " ")));
   if (refusal.damage) refusal.damage(scene);
   const auto before = snapshot_of(scene.path());
@@ -230,7 +230,7 @@ inline void expect_refused(const Scene& scene, const Refusal& refusal) {
   EXPECT_EQ(result.out, refusal.out);
   for (const char* fault :
        {"this is a bug", "Sanitizer", "runtime error",  // a sanitizer may exit with 1 too
-        "json.exception", ".cc("})                      // what only a library's authors know
+        "json.exception", ".cc("})                      // text that only comes from libraries
     EXPECT_EQ(result.err.find(fault), std::string::npos) << result.err;
   expect_message(refusal, result.err);
   expect_untouched(refusal, before, snapshot_of(scene.path()));

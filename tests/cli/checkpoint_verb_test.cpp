@@ -1,4 +1,4 @@
-// The verb `checkpoint`: what it says of good, damaged and foreign directories, and what it
+// The verb `checkpoint`: its reports on good, damaged and foreign directories, and the files it
 // removes.
 #include <csignal>
 
@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 using Arguments = std::vector<std::string>;
 
-// Steps 100, 200 ... 500 of a run; the last is of two ranks.
+// Steps 100, 200 ... 500 of a run; the last is from two ranks.
 class CheckpointVerb : public testing::Test {
  protected:
   CheckpointVerb() {
@@ -109,7 +109,7 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
   EXPECT_TRUE(has(bad.out, "step_00000450: contains step 400")) << bad.out;
   EXPECT_TRUE(has(bad.out, "rank_00001_of_00002.safetensors is missing")) << bad.out;
 
-  // Without reading the bytes a changed one goes unnoticed, and is not called good.
+  // A changed byte goes unnoticed unless bytes are read; it is then not called good.
   const json list = json::parse(run({"list", "run", "--json"}).out);
   EXPECT_EQ(list[1].at("status"), "not_checked");
   EXPECT_EQ(list[2].at("status"), "bad");
@@ -149,7 +149,7 @@ TEST_F(CheckpointVerb, PruneNeverRemovesTheNewestGoodOne) {
   disk.remove_file(at(300) + "/state.json");
   const ProgramResult result = run({"prune", "run", "--keep-last", "1"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(has(result.err, "no checkpoint is good; nothing is removed")) << result.err;
+  EXPECT_TRUE(has(result.err, "no intact checkpoint; nothing is removed")) << result.err;
   EXPECT_TRUE(has(result.err, "rank_00000_of_00002.safetensors has 10 bytes")) << result.err;
   EXPECT_EQ(left().size(), 2u);
 }

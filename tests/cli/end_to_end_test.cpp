@@ -1,5 +1,4 @@
-// Text in, model out, through the program alone: tokenizer, tokenize, train, eval, generate,
-// export.
+// Text in, model out, only through the program: tokenizer, tokenize, train, eval, generate, export.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +11,7 @@
 #include "support/files.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
-#include "train/metrics_log.h"
+#include "train/reports/metrics_log.h"
 
 namespace mpt::test {
 namespace {
@@ -45,7 +44,7 @@ void write_corpus(const std::string& path) {
   }
 }
 
-// The number behind a name in a summary.
+// Returns the number after a name in a summary.
 double number_behind(const std::string& text, const std::string& name) {
   const size_t at = text.find(name);
   EXPECT_NE(at, std::string::npos) << name << " in " << text;
@@ -96,7 +95,7 @@ TEST_F(EndToEnd, TrainingLogsToStandardError) {
   EXPECT_TRUE(has(training_.err, "complete at step 6 of 6")) << training_.err;
 }
 
-// Even where the run that it would be is there.
+// Even if a run of that name exists.
 TEST_F(EndToEnd, AProfileIsPrintedAndNothingWritten) {
   const std::string metrics = content_of(*directory_ / "runs/small/metrics.jsonl");
   for (const std::string name : {"small", "other"}) {
@@ -172,7 +171,7 @@ TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
     EXPECT_EQ(eval({"--micro-batch-rows", rows}).out, out);
 }
 
-// Packed rows have as many targets each, so that only the n of the family's mean differs.
+// Packed rows have the same number of targets, so that only the n of the family's mean differs.
 TEST_F(EndToEnd, EvalGivesTheFamilysMeanToo) {
   const auto metrics = read_metrics(posix_file_system(), *directory_ / "runs/small/metrics.jsonl");
   const auto family = [](const Arguments& more = {}) {
@@ -302,7 +301,7 @@ TEST_F(EndToEnd, GenerateIsAFunctionOfTheSeed) {
   EXPECT_NE(text("1"), text("2"));
 }
 
-// Of one token the draw is that token, however hot.
+// With only one candidate, the draw is that token at any temperature.
 TEST_F(EndToEnd, GenerateDrawsFromTheLikeliestTokensIfAsked) {
   const std::string likeliest = generate({"--temperature", "0"}).out;
   EXPECT_NE(generate({"--temperature", "3"}).out, likeliest);
@@ -428,8 +427,8 @@ TEST_F(EndToEnd, ExportConfiguresBosIfAsked) {
   EXPECT_EQ(adds_bos({"--bos"}), true);
 }
 
-// Matrices of FP32 take two bytes more an element than those of BF16: of the embedding and head
-// alone 2 * 310 * 16.
+// FP32 matrices take two bytes more per element than BF16 ones: for the embedding and head together
+// 2 * 310 * 16.
 TEST_F(EndToEnd, ExportWritesMatricesOfTheTypeAsked) {
   const auto size = [](const Arguments& more) {
     Arguments arguments{"export", "--checkpoint", "runs/small", "--format",

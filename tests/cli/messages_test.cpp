@@ -1,5 +1,5 @@
 // Messages that are not errors: threads, resumed runs, single tokens; and consistency of the
-// commands that README shows.
+// commands shown in README.
 #include <sstream>
 
 #include "cli/bad_input_world.h"
@@ -9,7 +9,7 @@
 namespace mpt::test {
 namespace {
 
-// The lines that hold a text.
+// Returns the lines that contain a text.
 std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
   std::vector<std::string> found;
   std::istringstream stream(text);
@@ -60,7 +60,7 @@ TEST_F(Messages, AnotherLengthIsToldInOneLine) {
   EXPECT_TRUE(has(lines[0], "at step 5")) << lines[0];
 }
 
-// As a full disk is, and not a signal that kills the run.
+// Treated like a full disk, and not as a fatal signal.
 TEST_F(Messages, AFileThatMayNotGrowIsNamed) {
   const ProgramResult result = run_program(
       {"-c", "ulimit -f 8; exec \"$0\" --config config.json --set name=limited", program_to_test()},

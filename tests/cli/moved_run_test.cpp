@@ -1,4 +1,4 @@
-// A run works from another working directory, and after it was moved or copied away from its data.
+// A run works from another working directory, and after being moved or copied away from its data.
 #include "cli/bad_input_world.h"
 
 namespace mpt::test {
@@ -21,7 +21,7 @@ class MovedRun : public BadInput {
   static Arguments eval(const std::string& run) {
     return {"eval", "--checkpoint", run, "--threads", "1"};
   }
-  // Of the summary of eval, what does not name a path.
+  // Returns the part of eval's summary that names no path.
   static std::string figures(const std::string& summary) {
     return summary.substr(summary.find('\n'));
   }
@@ -69,7 +69,7 @@ TEST_F(MovedRun, NeedsNothingOfItsOldPlace) {
   EXPECT_EQ(figures(must_in(elsewhere_.path(), named).out), loss);
 }
 
-// As programs wrote them that kept no tokenizer.
+// Run directories of versions that kept no tokenizer.
 TEST_F(MovedRun, ARunWithoutATokenizerIsUsedBesideItsData) {
   for (const char* name : {"tokenizer.model", "data_manifest.json"})
     scene_.remove(std::string("runs/tiny/") + name);

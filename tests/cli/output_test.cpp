@@ -1,4 +1,4 @@
-// Where results go: every verb that writes, to everything a path can lead to.
+// Destinations of results: every verb that writes, to everything a path can lead to.
 #include <memory>
 
 #include "cli/bad_input_world.h"
@@ -6,7 +6,7 @@
 namespace mpt::test {
 namespace {
 
-// A shell command for a verb; OUTPUT stands for where it writes.
+// A shell command for a verb; OUTPUT stands for its output path.
 struct Writer {
   const char* title;
   const char* ending;  // of a name that it accepts
@@ -55,7 +55,7 @@ class Output : public BadInput {
     EXPECT_EQ(result.exit_code, 1) << writer.title << ": " << script << "\n" << result.err;
     EXPECT_TRUE(has(result.err, says)) << writer.title << ": " << script << "\n" << result.err;
   }
-  // A script runs where it may mount; false where that is not allowed.
+  // A script runs where it may mount; false if that is not allowed.
   static std::string mounting(const std::string& script) {
     return "unshare --mount --map-root-user sh -ec '" + script + "'";
   }
@@ -73,7 +73,7 @@ class Output : public BadInput {
 
 class FileOutput : public Output {
  protected:
-  // What each writes to a file that was missing.
+  // Returns the content that each writes to a missing file.
   std::string expected(const Writer& writer) {
     const std::string name = std::string("expected") + writer.ending;
     scene_.remove(name);
@@ -253,7 +253,7 @@ TEST_F(DirectoryOutput, AFullOrReadOnlyPlaceIsRefusedAndLeftEmpty) {
   }
 }
 
-// A run's directory lies in what --set output_dir names, which may be any of these.
+// A run's directory is created in that of --set output_dir, which may be any of these.
 TEST_F(DirectoryOutput, ARunIsWrittenInto) {
   const Writer run{
       "run", "", "cd $S && $MPT --config config.json --set train.steps=2 --set output_dir=OUTPUT"};

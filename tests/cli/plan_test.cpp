@@ -1,4 +1,4 @@
-// `mpretrain plan` as scripts call it, and the messages of a run before its first step.
+// `mpretrain plan` as called by scripts, and the messages of a run before its first step.
 #include <algorithm>
 #include <sstream>
 
@@ -15,7 +15,7 @@ class PlanVerb : public BadInput {
   static bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
   }
-  // Lines on standard error before the first of a step, or all.
+  // Returns the lines on standard error before that of the first step, or all.
   static int64_t lines_before_steps(const std::string& log) {
     const size_t first = log.find("] step ");
     const std::string before =
@@ -55,7 +55,7 @@ TEST_F(PlanVerb, SaysThatARunCanStart) {
   EXPECT_FALSE(std::filesystem::exists(scene / "runs/fresh"));
 }
 
-// What batch.micro_batch_rows=0 comes to, here and on GPUs, of which none is needed.
+// Values that batch.micro_batch_rows=0 takes, here and on GPUs, none of which is needed.
 TEST_F(PlanVerb, SaysHowManyRowsFit) {
   const Scene scene(*world_);
   const ProgramResult text = run(scene, plan());
@@ -85,7 +85,7 @@ TEST_F(PlanVerb, SaysHowManyRowsFit) {
   EXPECT_LE(rows[1], rows[2]);
 }
 
-// All that is wrong at once, in the words of the refusals of `train`.
+// Lists all problems at once, with the same messages as `train`.
 TEST_F(PlanVerb, SaysWhatKeepsARunFromStarting) {
   const Scene scene(*world_);
   scene.remove("data/tokenizer.model");
@@ -137,7 +137,7 @@ TEST_F(PlanVerb, ARunSaysLittleBeforeItsFirstStep) {
   EXPECT_LE(lines_before_steps(resumed.err), kMostLines) << resumed.err;
 }
 
-// What is known to end badly is warned of, by the plan and before the first step.
+// The plan, and a run before its first step, warn of configurations known to end badly.
 TEST_F(PlanVerb, AnUnstableConfigurationIsWarnedOf) {
   const Scene scene(*world_);
   const Arguments unstable{"--set", "precision.weights=nvfp4", "--set",
@@ -156,7 +156,7 @@ TEST_F(PlanVerb, AnUnstableConfigurationIsWarnedOf) {
   EXPECT_FALSE(has(run(scene, plan()).out, "  warning "));
 }
 
-// The number of rows that was chosen, or configured, is recorded, and resuming goes on with it.
+// The chosen or configured number of rows is recorded, and a resumed run keeps it.
 TEST_F(PlanVerb, ARunKeepsTheRowsThatItBeganWith) {
   const Scene scene(*world_);
   const auto recorded = [&](const std::string& name) {
@@ -192,7 +192,7 @@ TEST_F(PlanVerb, AFailureBeforeTheFirstStepIsTheLastLine) {
   EXPECT_LE(lines_before_steps(result.err), 10) << result.err;
 }
 
-// The whole account of memory, for who asks.
+// The full memory report, on request.
 TEST_F(PlanVerb, TheRestIsThereOnRequest) {
   const Scene scene(*world_);
   Arguments all{"--log-level", "debug"};

@@ -1,4 +1,4 @@
-// The program as users see it: usage, exit status, and which stream gets which output.
+// The program as users see it: usage, exit status, and which output goes to which stream.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -286,7 +286,7 @@ TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
   }
 }
 
-// Closed as daemons and `>&-` leave them: no file of the program may take their numbers.
+// Closed by a daemon or `>&-`: no file of the program may take their numbers.
 TEST(Program, StandardDescriptorsMayBeClosed) {
   EXPECT_EQ(run_in_shell(R"("$P" nonsense 2>&-; echo $?)").out, "2\n");
   EXPECT_EQ(run_in_shell(R"("$P" schema 2>&- | head -c 1)").out, "{");
@@ -318,7 +318,7 @@ TEST(Program, ARunWithoutStandardDescriptorsKeepsItsRecords) {
   EXPECT_EQ(steps("closed"), steps("open"));
 }
 
-// A log on a full disk ends no run, nor what it has to say its exit status.
+// A log on a full disk ends no run, and does not change its exit status.
 TEST(Program, StandardErrorThatCannotBeWrittenEndsNothing) {
   EXPECT_EQ(run_in_shell(R"("$P" nonsense 2>/dev/full; echo $?)").out, "2\n");
   const TempDirectory directory;
@@ -330,7 +330,7 @@ TEST(Program, StandardErrorThatCannotBeWrittenEndsNothing) {
 
 // --- text to shards ------------------------------------------------------------------------------
 
-// Documents of a few words out of a small vocabulary.
+// Documents of a few words from a small vocabulary.
 void write_corpus(const std::string& path, int64_t documents) {
   const Arguments words{"weights", "gradients", "step", "model",    "of",
                         "the",     "token",     "loss", "rounding", "été"};
@@ -425,7 +425,7 @@ TEST_F(TextToShards, LongDocumentsAreCutWhereAsked) {
   EXPECT_GE(documents({"--max-document-bytes", "64", "--overwrite"}), 400);
 }
 
-// "3" of "trained on       3 lines, 2 KiB of 4 KiB".
+// Returns "3" of "trained on       3 lines, 2 KiB of 4 KiB".
 int64_t lines_trained_on(const std::string& summary) {
   const std::string row = "trained on       ";
   const size_t at = summary.find(row);
@@ -434,7 +434,7 @@ int64_t lines_trained_on(const std::string& summary) {
 }
 
 TEST_F(TextToShards, OptionsReachTheTokenizer) {
-  // What is said, and the file.
+  // Returns the output, and the file.
   const auto trained = [&](const Arguments& more) {
     Arguments arguments{"tokenizer", "--input",  "corpus.txt", "--vocab-size",
                         "290",       "--output", "tok",        "--overwrite"};

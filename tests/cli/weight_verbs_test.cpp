@@ -1,5 +1,5 @@
-// The verbs import and convert, and train.init_from, as users call them: what comes out, what is
-// said, and what is refused.
+// The verbs import and convert, and train.init_from, as called by users: their results, messages
+// and refusals.
 #include "cli/bad_input_world.h"
 #include "support/files.h"
 
@@ -16,7 +16,7 @@ class WeightVerbs : public BadInput {
     errors_ = result.err;
     return result.out;
   }
-  // A file of an export of `checkpoint` to again/.
+  // Returns a file of an export of `checkpoint` to again/.
   json exported_again(const std::string& checkpoint, const Arguments& more,
                       const std::string& file) {
     Arguments all{"export", "--checkpoint", checkpoint, "--output", "again", "--overwrite"};
@@ -82,7 +82,7 @@ TEST_F(WeightVerbs, AverageWritesTheMeanOfTheLastCheckpoints) {
   run({"eval", "--checkpoint", "mean"});
 }
 
-// With equal weights it is the plain mean; with others it is another.
+// With equal weights it is the plain mean; otherwise a different one.
 TEST_F(WeightVerbs, AverageTakesADecay) {
   const auto weights = [&](const Arguments& more) {
     Arguments arguments{"checkpoint", "average", "runs/tiny", "--last", "2",
@@ -97,7 +97,7 @@ TEST_F(WeightVerbs, AverageTakesADecay) {
   EXPECT_NE(weights({"--decay", "0.25"}), plain);
 }
 
-// The first mean is the weights, to the bit: those of a run of one step.
+// The first mean equals the weights, bit for bit: those of a run of one step.
 TEST_F(WeightVerbs, AverageWritesTheEmaOfARun) {
   run({"--config", "config.json", "--set", "name=mean_of_one", "--set", "train.steps=1", "--set",
        "train.ema_decay=0.9"});
@@ -128,7 +128,7 @@ TEST_F(WeightVerbs, AnotherContextIsNamed) {
   EXPECT_EQ(exported({"--context", std::to_string(context)}), context);
 }
 
-// As the source says it; --bos and --no-bos say otherwise.
+// From the source's settings; --bos and --no-bos override them.
 TEST_F(WeightVerbs, BosIsThatOfTheSource) {
   scene_.change_json("exported/tokenizer_config.json",
                      [](json& settings) { settings["add_bos_token"] = true; });
@@ -173,7 +173,7 @@ TEST_F(WeightVerbs, APlanKnowsWhereWeightsComeFrom) {
   EXPECT_EQ(missing.at("problems"), json::array({"nowhere: no such checkpoint or run directory"}));
 }
 
-// Damage: a key of config.json of the directory to import.
+// Damage: changes a key of config.json in the directory to import.
 std::function<void(const Scene&)> with_key(const std::string& key, const json& value) {
   return [=](const Scene& scene) {
     scene.change_json("exported/config.json", [&](json& keys) { keys[key] = value; });

@@ -1,5 +1,5 @@
 // Configs: the shipped ones are valid, bad ones are refused with key, file and line, and resolved
-// ones read back the same.
+// ones read back identically.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -10,15 +10,16 @@
 #include <gtest/gtest.h>
 
 #include "config/run_config_json.h"
+#include "config/run_device.h"
 #include "config/usual_spellings.h"
 #include "core/io/file_system.h"
-#include "core/text.h"
+#include "core/text/suggestion.h"
 #include "optim/rule_list.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
-#include "train/run_report.h"
-#include "train/training_model.h"
+#include "train/reports/run_report.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
@@ -33,7 +34,7 @@ class RunConfigTest : public testing::Test {
     std::ofstream(directory_ / name, std::ios::binary) << text;
     return directory_ / name;
   }
-  // The nano config of that name with one more line on top: line 3 of user.json.
+  // Loads the nano config of that name with one more line on top: line 3 of user.json.
   RunConfig load_with(const std::string& line, const std::string& base = "nano_bf16.json") {
     return load_run_config(
         write("user.json", "{\n\"include\": [\"" + kConfigs + base + "\"],\n" + line + "\n}\n"));
@@ -62,7 +63,7 @@ struct Row {
   ApolloE apollo_e = ApolloE::kOff;
 };
 
-// The main table of the paper, and the combinations that it leaves out.
+// The main table of the paper, and the combinations that it omits.
 std::vector<Row> table_rows() {
   const std::string kAdamW = "adamw", kMadam = "madam", kMPlusAdam = "m_plus_adam";
   constexpr auto k16 = ComputeFormat::kBF16;
@@ -219,8 +220,8 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
       EXPECT_EQ(galore_batch_rows(family), 256);
       EXPECT_EQ(family.eval.tokens, 182 * 256 * 256);
     }
-  // Another length than the piece's: n times 20 tokens for each of the model's parameters, the
-  // norms' included.
+  // A length other than the piece's: n times 20 tokens for each of the model's parameters,
+  // including those of norms.
   const RunConfig twice =
       with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
   EXPECT_EQ(total_steps(twice), int64_t{2} * 20 * 58'073'600 / 131'072 + 1);
@@ -286,7 +287,7 @@ TEST_F(RunConfigTest, TheResolvedConfigNamesTheDefaultWarmup) {
   EXPECT_EQ(steps.schedule.warmup_updates(total_steps(steps)), 7);
 }
 
-// Keys of the rule that a base chose do not stand in the way of another one; the user's own do.
+// Keys of the rule chosen by a base do not prevent another rule; the user's own do.
 TEST_F(RunConfigTest, AnotherRuleOverABase) {
   const test::CapturedLog log(spdlog::level::info);
   const RunConfig madam =
@@ -326,8 +327,7 @@ TEST_F(RunConfigTest, SettingsOfEveryType) {
   EXPECT_EQ(config.train.nonfinite_policy, NonfinitePolicy::kSkipStep);
 }
 
-// Corpora by weight and validation sets by name, and that what is written of them is read as the
-// same.
+// Corpora by weight and validation sets by name; once written, they read back identically.
 TEST_F(RunConfigTest, CorporaAndValidationSetsMayHaveNames) {
   const RunConfig config = load_run_config(
       kConfigs + "nano_bf16.json",
@@ -361,13 +361,13 @@ TEST_F(RunConfigTest, PhasesHaveTheSectionsOfTheRunWhereTheyGiveNone) {
     EXPECT_EQ(phases[number].first_step, first);
     EXPECT_EQ(phases[number].last_step, last);
     for (const int64_t done : {first, last - 1}) EXPECT_EQ(phase_after(phases, done), number);
-    // That of a phase is a config of the same run.
+    // A phase's config is a config of the same run.
     EXPECT_EQ(run_phases(phases[number].config)[number].config, phases[number].config);
   }
   EXPECT_EQ(phase_after(phases, 1000), 2u);
 }
 
-// Each phase has a copy of the sections that it does not give.
+// Each phase has a copy of the sections that it omits.
 TEST_F(RunConfigTest, PhasesDoNotFillTheMemory) {
   const auto load_phases = [&](int64_t count, const std::string& rule) {
     std::string phases = R"({"until": 0.5})";
@@ -377,7 +377,7 @@ TEST_F(RunConfigTest, PhasesDoNotFillTheMemory) {
   EXPECT_ERROR(load_phases(101, "adamw"), "phases has 101 elements; at most 100 are accepted");
   EXPECT_ERROR(load_phases(100, std::string(500'000, 'x')),
                "phases has 100 elements that inherit 50", "of optimizer; at most 41943 bytes");
-  // Also in the names of keys, which each has, and where the run has no such section.
+  // Also in the names of keys, which each has, and if the run has no such section.
   const std::string deep = fmt::format(R"({{"{}": {{)", std::string(900, 'k'));
   std::string keys;
   for (int i = 0; i < 5000; ++i) keys += fmt::format("{}\"k{}\": 0", i ? ", " : "", i);
@@ -389,7 +389,7 @@ TEST_F(RunConfigTest, PhasesDoNotFillTheMemory) {
   EXPECT_ERROR(load_run_config(path), "phases has 200000 elements; at most 100 are accepted");
 }
 
-// Files that are included count as well, each time.
+// Included files count too, each time.
 TEST_F(RunConfigTest, AllFilesTogetherHaveALimitOfKeys) {
   std::string keys, files;
   for (int i = 0; i < 1000; ++i) keys += fmt::format("{}\"k{}\": 0", i ? ", " : "", i);
@@ -399,14 +399,14 @@ TEST_F(RunConfigTest, AllFilesTogetherHaveALimitOfKeys) {
                "keys.json: more than 10000 keys");
 }
 
-// Each is compared with all that there are, which takes long for ten thousand.
+// Each is compared with all existing ones, which takes long for ten thousand.
 TEST_F(RunConfigTest, VeryManyFaultsAreNotAllLookedFor) {
   std::string keys;
   for (int i = 0; i < 9000; ++i) keys += fmt::format("{}\"k{}\": 0", i ? ", " : "", i);
   EXPECT_ERROR(load_with(keys), "k19: unknown key", "... and 80 more");
 }
 
-// As many keys as a file may have, in what others may have written.
+// Untrusted texts may have as many keys as a file.
 TEST_F(RunConfigTest, ConfigsInCheckpointsHaveTheLimitsOfFiles) {
   Json value = Json::object();
   for (int64_t i = 0; i <= kMaxJsonKeys; ++i) value[fmt::format("k{}", i)] = i;
@@ -452,7 +452,7 @@ TEST_F(RunConfigTest, TheSchemaInTheRepositoryIsThatOfTheProgram) {
 }
 
 struct BadConfig {
-  const char* line;                // what stands on line 3 of user.json
+  const char* line;                // line 3 of user.json
   std::vector<std::string> parts;  // of the message
   const char* base = "nano_bf16.json";
 };
@@ -641,7 +641,7 @@ const BadConfig kBadConfigs[] = {
     {R"("optimizer": {"apollo_e_rank": 100}, "model": {"num_key_value_heads": 1})",
      {"optimizer.apollo_e_rank: 100 is more than the smallest side of a linear layer, 64"},
      "nano_bf16_apollo_e.json"},
-    // keys that the value of another leaves without meaning
+    // keys that have no effect because of another's value
     {R"("precision": {"fp8_history": 16})",
      {"user.json:3: precision.fp8_history: requires precision.compute = fp8",
       "precision.compute is bf16", "base/bf16.json:"}},
@@ -794,7 +794,7 @@ const BadConfig kBadConfigs[] = {
     {R"("$schema": 1)", {"user.json:3: $schema: expected a string"}},
 };
 
-// One phase in FP8 is enough for a key that is of no use without.
+// One phase in FP8 is enough for a key that has no effect otherwise.
 TEST_F(RunConfigTest, CodesOfWeightsMayBeThoseOfAPhase) {
   const std::vector<std::string> codes{"device.fp8_weight_codes=one_layer"};
   const auto with = [&](const std::string& phases) {
@@ -899,7 +899,7 @@ TEST_F(RunConfigTest, TheEndingMayBeLeftOutAndTheNearestNameIsTold) {
   fs::current_path(before);
 }
 
-// --- what other programs call it -----------------------------------------------------------------
+// --- names used by other programs ----------------------------------------------------------------
 
 std::string problem_of(const std::string& setting) {
   JsonDocument document = JsonDocument::load(kConfigs + "nano_bf16.json");
@@ -957,7 +957,7 @@ TEST_F(RunConfigTest, UsualValuesToo) {
   }
 }
 
-// Files and checkpoints from before a key was renamed mean what they meant.
+// Files and checkpoints from before a key was renamed keep their meaning.
 TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
   const std::string nano = kConfigs + "nano_bf16.json";
   const RunConfig config =
@@ -990,9 +990,9 @@ TEST_F(RunConfigTest, UsualSpellingsAreOfKeysAndValuesThatThereAre) {
     EXPECT_NE(schema.find(fmt::format("\"{}\"", entry.meant)), std::string::npos) << entry.meant;
 }
 
-// --- where included pieces lie -------------------------------------------------------------------
+// --- location of included pieces -----------------------------------------------------------------
 
-// README's own example, in a directory of its own.
+// README's own example, in a separate directory.
 TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {
   const std::string page =
       posix_file_system().read_file(MPT_SOURCE_DIR "/docs/reference/configuration.md");
@@ -1007,7 +1007,7 @@ TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {
   EXPECT_EQ(rule_name(config.optimizer.rule), "m_plus_adam");
   fs::create_directories("base");
   std::ofstream("base/nano.json")
-      << R"({"model": {"hidden_size": 7}})";  // beside the file comes first
+      << R"({"model": {"hidden_size": 7}})";  // next to the file comes first
   EXPECT_ERROR(load_run_config("mine.json"), "base/nano.json");
   std::ofstream("lost.json") << R"({"include": ["base/nanno.json"]})";
   EXPECT_ERROR(load_run_config("lost.json"),

@@ -35,8 +35,8 @@ TEST(Bf16, GoldenRoundings) {
     EXPECT_EQ(bf16_nearest(float_of(hex(known["x"]))).bits, hex(known["bf16"])) << known;
 }
 
-// Of the two neighbours the nearer one; of two equally near the even one. Between all adjacent
-// codes: just above the lower, around the middle, just below the upper.
+// The nearer of the two neighbors; between two equally near ones, the even one. Between all
+// adjacent codes: just above the lower, around the middle, just below the upper.
 TEST(Bf16, NearestOfTheNeighbours) {
   for (uint32_t code = 0; code < 0x7F7F; ++code) {
     const uint32_t low = code << 16;
@@ -72,7 +72,7 @@ TEST(Bf16, StochasticGolden) {
       EXPECT_EQ(stochastic(known.x, kR[i]), known.code[i]) << known.x << " " << i;
 }
 
-// The mean over all 2^16 draws is x, in FP64, and every draw is a neighbour.
+// The mean over all 2^16 draws is x, in FP64, and every draw is a neighbor.
 TEST(Bf16, StochasticIsUnbiased) {
   for (const float x :
        {1.0f, 1.001f, -3.14159f, 1e-3f, 1e-39f, -1.4e-45f, 3e38f, float_of(0x3F80FFFFu)}) {

@@ -1,4 +1,4 @@
-// The file that holds the code: here the test itself, for the layers are linked into it.
+// The file that contains the code: here the test itself, since the layers are linked into it.
 #include "core/io/code_file.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,7 @@
-// Names and patterns of files: what matches, and that nothing drops out of a pattern unsaid.
+// Names and patterns of files: which files match, and that no file is silently dropped from a
+// pattern.
+#include "core/io/file_patterns.h"
+
 #include <filesystem>
 #include <fstream>
 
@@ -6,7 +9,6 @@
 #include <sys/fsuid.h>
 #include <unistd.h>
 
-#include "core/io/file_system.h"
 #include "support/expect_error.h"
 #include "support/files.h"
 #include "support/temp_directory.h"
@@ -37,7 +39,7 @@ class FilePatterns : public ::testing::Test {
   fs::path before_;
 };
 
-// Whom permissions concern: not root, while it lives.
+// Drops root privileges during its lifetime, so that permissions apply.
 class Unprivileged {
  public:
   Unprivileged() : before_(::setfsuid(kNobody)) {}

@@ -36,7 +36,7 @@ void write(const std::string& path, std::string_view text) {
   file->close();
 }
 
-// No file may grow beyond this while it lives: a full disk, in small.
+// Limits the size of files during its lifetime: a miniature full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -276,7 +276,7 @@ TEST(FileSystem, HashesInPieces) {
 
 class AtomicWrite : public testing::TestWithParam<Fault> {};
 
-// Whatever operation fails or is the last one, the file holds the old text or the new one.
+// Whichever operation fails or is the last one, the file holds the old text or the new one.
 TEST_P(AtomicWrite, LeavesOldOrNew) {
   const std::string old_text(100, 'o'), new_text(200, 'n');
   int64_t broken = 0;

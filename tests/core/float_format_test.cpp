@@ -1,4 +1,4 @@
-// Small formats: every code's value, published casts, neighbours and ties, and stochastic rounding
+// Small formats: every code's value, published casts, neighbors and ties, and stochastic rounding
 // over all of its random bits.
 #include "core/float_format.h"
 
@@ -22,7 +22,7 @@ uint32_t nearest(float x) {
   return round_to<kFormat>(x, Nearest{});
 }
 
-// A code's value by the definition of the format, in FP64.
+// Returns a code's value by the definition of the format, in FP64.
 template <FloatFormat kFormat>
 double defined_value(uint32_t code) {
   const auto magnitude = code & (kFormat.sign_code - 1);
@@ -63,7 +63,7 @@ TEST(FloatFormat, CodesBeyondTheLargest) {
   EXPECT_TRUE(std::isnan(fp16_decode(0x7C01)));
 }
 
-// Between two adjacent codes: just above the lower, around the middle, just below the upper.
+// Tests between two adjacent codes: just above the lower, around the middle, just below the upper.
 template <FloatFormat kFormat>
 void expect_neighbours() {
   for (uint32_t code = 0; code < kFormat.max_code; ++code) {
@@ -155,7 +155,7 @@ TEST(FloatFormat, PublishedCasts) {
                            {-kInf, 0xFC00}});
 }
 
-// The smallest finite FP16 value not below x, of all values around every code.
+// Returns the smallest finite FP16 value not below x, for all values around every code.
 TEST(Fp16, RoundsUp) {
   EXPECT_EQ(fp16_up(0.0f), 0);
   for (uint32_t code = 0; code < 0x7BFF; ++code) {
@@ -182,7 +182,7 @@ TEST(E8M0, PowersOfTwo) {
 
 // --- stochastic rounding -------------------------------------------------------------------------
 
-// r of docs/numerics.md "Stochastic rounding", as the upper bits of a word; what is below must not
+// r of docs/numerics.md "Stochastic rounding", as the upper bits of a word; the lower bits must not
 // matter.
 template <FloatFormat kFormat>
 uint32_t stochastic(float x, uint32_t r) {
@@ -241,9 +241,9 @@ TEST(StochasticRounding, Extremes) {
   expect_extremes<kE2M1>();
 }
 
-// Over all r: only the two neighbours are drawn, and their mean is x, exactly where x is normal in
-// the format; below, x is first cut off to as many fixed-point bits as r has, less than one unit of
-// them towards zero.
+// Over all r: only the two neighbors are drawn, and their mean is x, exactly if x is normal in the
+// format; below that, x is first truncated to as many fixed-point bits as r has, an error of less
+// than one unit of them toward zero.
 template <FloatFormat kFormat>
 void expect_unbiased(std::initializer_list<float> values) {
   constexpr int kBits = 23 - kFormat.mantissa_bits;

@@ -23,7 +23,7 @@ std::vector<float> values(int64_t count) {
   return x;
 }
 
-// The order that the header promises: 32 running sums, folded in halves. One scalar addition at a
+// The order promised by the header: 32 running sums, folded in halves. One scalar addition at a
 // time.
 template <class T>
 T sum_in_order(const std::vector<float>& x) {
@@ -100,7 +100,8 @@ TEST(SerialGroup, OneLaneOwnsAll) {
   EXPECT_EQ(SerialGroup::reduce_max(-2.5f, 1), -2.5f);
 }
 
-// What update block formulas ask of a group of many lanes: maxima over aligned runs of them.
+// The operation that update block formulas need from a group of many lanes: maxima over aligned
+// runs.
 TEST(LockstepGroup, MaximaOfAlignedRuns) {
   constexpr float kLane[] = {-3, -5, 7, 1, -2, -8, 0, 4};
   float pairs[8], fours[8], all[8];

@@ -1,5 +1,5 @@
-// Documents merged from files and settings: values, sources, and an Error for everything that is
-// not one.
+// Documents merged from files and settings: values, sources, and an Error for any text that is not
+// one.
 #include "core/json/json_document.h"
 
 #include <filesystem>

@@ -6,7 +6,7 @@
 #include "core/json/config_fields.h"
 #include "core/json/config_reader.h"
 #include "core/json/config_writer.h"
-#include "core/text.h"
+#include "core/text/suggestion.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -38,7 +38,7 @@ struct Inner {
   }
 };
 
-// Two shapes, of which one is chosen; both have a colour.
+// Two shapes, one of which is chosen; both have a color.
 struct Circle {
   static constexpr std::string_view kName = "circle";
   double radius = 0;
@@ -117,7 +117,7 @@ Outer read(const std::string& text) {
   return result;
 }
 
-// A document whose only fault is the given text.
+// A document whose only error is the given text.
 Outer with(const std::string& text) { return read("{\"title\": \"t\", " + text + "}"); }
 Outer inside(const std::string& text) { return with("\"inner\": {" + text + "}"); }
 
@@ -210,7 +210,7 @@ TEST(JsonFields, AllProblemsAreListedOnce) {
   read_fields(JsonDocument::of_value(
                   {{"flag", 1}, {"inner", {{"colour", "x"}, {"green_share", 0.1}}}}, "f"),
               Fields::of(result), problems);
-  ASSERT_EQ(problems.size(), 3u);  // nothing follows from a colour that is not known
+  ASSERT_EQ(problems.size(), 3u);  // no errors follow from an unknown color
   EXPECT_NE(problems[0].find("flag"), std::string::npos);
   EXPECT_NE(problems[1].find("title"), std::string::npos);
   EXPECT_NE(problems[2].find("inner.colour"), std::string::npos);
@@ -273,8 +273,7 @@ TEST(JsonFields, AChoiceIsCheckedLikeOtherKeys) {
   EXPECT_EQ(drawing(R"({"shape": "square", "radius": null})"), (Drawing{Square{}}));
 }
 
-// What was written for another choice, below this one, is left out; what was written above it is
-// refused.
+// A key written below this choice, for another one, is dropped; a key written above it is refused.
 TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
   const test::TempDirectory directory;
   const std::string base = directory.path() + "/base.json", mine = directory.path() + "/mine.json";
@@ -295,7 +294,7 @@ TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
                "but shape is square (--set shape=square)");
 }
 
-// Keys that have had another name.
+// Keys that once had another name.
 struct Ink {
   static constexpr std::string_view kName = "ink";
   Colour colour = Colour::kRed;
@@ -369,7 +368,7 @@ TEST(JsonFields, FormerNamesAreReadInLists) {
   EXPECT_EQ(std::get<0>(box.pens[1].fill.value).colour, Colour::kGreen);
 }
 
-// Whichever name it has, what was written above counts; messages name the place.
+// Under either name, the value written above counts; messages name its place.
 TEST(JsonFields, FormerNamesMergeWithPresentOnes) {
   const test::TempDirectory directory;
   const std::string base = directory.path() + "/base.json", mine = directory.path() + "/mine.json";

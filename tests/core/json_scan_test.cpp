@@ -1,4 +1,4 @@
-// The scanner of JSON lines: what the library accepts and refuses, and what strangers write beyond.
+// The scanner of JSON lines: texts that the library accepts and refuses, and untrusted ones beyond.
 #include "core/json/json_scan.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// The shape of the source tree: no file includes a layer above its own, CUDA stays in its places,
-// formats and rules are named by their own headers and lists, and every test file lies where it is
-// built.
+// The shape of the source tree: no file includes a layer above its own, CUDA is confined to its
+// places, formats and rules are named only by their own headers and lists, and every test file is
+// in the directory where it is built.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -23,26 +23,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Layer: the layers it may include besides itself. `main` is src/main.cpp.
+// Layer: the other layers it may include. `main` is src/main.cpp.
 const std::map<std::string, std::set<std::string>> kMayInclude{
     {"core", {}},
     {"device", {"core"}},
-    {"comm", {"device", "core"}},
+    {"ranks", {"device", "core"}},
     {"precision", {"device", "core"}},
-    {"model", {"precision", "comm", "device", "core"}},
-    {"optim", {"precision", "comm", "device", "core"}},
+    {"model", {"precision", "ranks", "device", "core"}},
+    {"optim", {"precision", "ranks", "device", "core"}},
     {"data", {"core"}},
-    {"config", {"model", "optim", "data", "precision", "comm", "device", "core"}},
-    {"checkpoint", {"comm", "device", "core"}},
-    {"parallel", {"config", "model", "optim", "data", "precision", "comm", "device", "core"}},
-    {"inference", {"config", "checkpoint", "model", "data", "precision", "comm", "device", "core"}},
+    {"text", {"data", "core"}},
+    {"config", {"model", "optim", "text", "data", "precision", "ranks", "device", "core"}},
+    {"checkpoint", {"ranks", "device", "core"}},
+    {"weights",
+     {"config", "checkpoint", "model", "text", "data", "precision", "ranks", "device", "core"}},
+    {"evaluation",
+     {"weights", "config", "checkpoint", "model", "text", "data", "precision", "ranks", "device",
+      "core"}},
+    {"interchange",
+     {"weights", "config", "checkpoint", "model", "text", "data", "precision", "ranks", "device",
+      "core"}},
+    {"watch", {"core"}},
     {"train",
-     {"config", "checkpoint", "parallel", "inference", "model", "optim", "data", "precision",
-      "comm", "device", "core"}},
+     {"watch", "evaluation", "weights", "config", "checkpoint", "model", "optim", "text", "data",
+      "precision", "ranks", "device", "core"}},
+    {"plan",
+     {"train", "evaluation", "weights", "config", "checkpoint", "model", "optim", "text", "data",
+      "precision", "ranks", "device", "core"}},
     {"toy", {"precision", "core"}},
     {"cli",
-     {"train", "toy", "inference", "parallel", "checkpoint", "config", "model", "optim", "data",
-      "precision", "comm", "device", "core"}},
+     {"plan", "train", "watch", "interchange", "evaluation", "weights", "toy", "config",
+      "checkpoint", "model", "optim", "text", "data", "precision", "ranks", "device", "core"}},
     {"main", {"cli", "core"}},
 };
 
@@ -70,7 +81,7 @@ std::string layer_of(const std::string& path) {
 }
 
 bool may_use_cuda(const std::string& path) {
-  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") ||
+  return path.starts_with("device/cuda/") || path.starts_with("ranks/cuda/") ||
          path.ends_with(".cu") || path.ends_with(".cuh");
 }
 
@@ -78,8 +89,8 @@ std::optional<std::string> fault_of_include(const std::string& path, const std::
   const std::string from = layer_of(path);
   const std::string to = layer_of(name);
   if (std::regex_search(name, kCudaHeader) && !may_use_cuda(path)) {
-    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may",
-                       path, name);
+    return fmt::format(
+        "{} includes the CUDA header {}; only device/cuda/, ranks/cuda/ and *.cu may", path, name);
   }
   if (!kMayInclude.contains(to) || to == from) return std::nullopt;
   if (kMayInclude.at(from).contains(to)) return std::nullopt;
@@ -87,7 +98,7 @@ std::optional<std::string> fault_of_include(const std::string& path, const std::
                      fmt::join(kMayInclude.at(from), ", "));
 }
 
-// What is wrong with the includes of one file, named relative to src/.
+// Returns the errors in the includes of one file, named relative to src/.
 std::vector<std::string> faults_of(const std::string& path, const std::string& source) {
   if (!kMayInclude.contains(layer_of(path))) {
     return {fmt::format("{} is in no known layer; add it to the table in this test", path)};
@@ -99,7 +110,7 @@ std::vector<std::string> faults_of(const std::string& path, const std::string& s
   return faults;
 }
 
-// Paths of the files below a directory, relative to it, sorted.
+// Returns the paths of the files below a directory, relative to it, sorted.
 std::vector<std::string> files_below(const fs::path& directory) {
   std::vector<std::string> paths;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
@@ -135,7 +146,7 @@ TEST(Layering, EveryLayerOfTheTableHasADirectory) {
   }
 }
 
-// Else a name could be found in two ways, and one of them would escape the check above.
+// Otherwise a name could be found in two ways, one of which would escape the check above.
 TEST(Layering, ProjectHeadersAreNamedFromSrc) {
   for (const std::string& path : files_below(kRoot / "src")) {
     if (!is_source(path)) continue;
@@ -150,14 +161,14 @@ TEST(Layering, ProjectHeadersAreNamedFromSrc) {
   }
 }
 
-// What turns text into shards is a program's work before training, which only reads them. Tasks read
-// their files as corpora are read.
+// Turning text into shards is a separate program's work before training, which only reads them.
+// Tasks read their files like corpora.
 TEST(Layering, OnlyTheCommandLineMakesShards) {
   for (const std::string& path : files_below(kRoot / "src")) {
-    if (!is_source(path) || path.starts_with("data/corpus/") || path.starts_with("cli/")) continue;
-    if (path.starts_with("data/tasks/")) continue;
+    if (!is_source(path) || path.starts_with("text/") || path.starts_with("cli/")) continue;
+    if (path.starts_with("evaluation/tasks/")) continue;
     for (const std::string& name : included(text_of(kRoot / "src" / path)))
-      EXPECT_FALSE(name.starts_with("data/corpus/")) << path << " includes " << name;
+      EXPECT_FALSE(name.starts_with("text/corpus/")) << path << " includes " << name;
   }
 }
 
@@ -184,8 +195,8 @@ TEST(Layering, CheckerReportsCudaOutsideItsPlaces) {
   EXPECT_TRUE(faults_of("optim/update/optimizer_ops_cuda.cu", source).empty());
 }
 
-// Words of one source that give away CUDA where it has no place: its stream anywhere but in CUDA's
-// own files, and whether CUDA is there, which the program knows by what is linked into it
+// Returns words of a source that reveal CUDA in the wrong place: its stream anywhere but in CUDA's
+// own files, and whether CUDA is present, which the program knows from the code linked into it
 // (device/ops_registry.h).
 std::vector<std::string> cuda_words_in(const std::string& path, const std::string& source) {
   std::vector<std::string> words{"MPT_FAKE_CUDA", "MPT_WITH_CUDA", "MPT_WITH_NCCL"}, found;
@@ -206,7 +217,7 @@ TEST(Layering, CheckerReportsWordsOfCuda) {
             std::vector<std::string>{"CUstream_st"});
   EXPECT_EQ(cuda_words_in("model/llama.cpp", "cudaStream_t stream;"),
             std::vector<std::string>{"cudaStream_t"});
-  for (const char* path : {"device/cuda/cuda_gemm.h", "comm/cuda/nccl_transport.h", "optim/ops.cu",
+  for (const char* path : {"device/cuda/cuda_gemm.h", "ranks/cuda/nccl_transport.h", "optim/ops.cu",
                            "model/norm.cuh"}) {
     EXPECT_TRUE(cuda_words_in(path, "CUstream_st* stream;").empty()) << path;
     EXPECT_EQ(cuda_words_in(path, "#ifdef MPT_FAKE_CUDA"),
@@ -240,15 +251,15 @@ std::string without(std::string text, const std::string& part) {
   return text;
 }
 
-// In small letters and without underscores: block_fp8, BlockFp8 and kBlockFp8 are one.
+// In lower case and without underscores: block_fp8, BlockFp8 and kBlockFp8 are the same.
 std::string plain(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   return without(text, "_");
 }
 
-// The formats that a file of optim or model names. One key of optim does by right, with its
-// enumeration and documentation.
+// Returns the formats named by a file of optim or model. One key of optim names one legitimately,
+// with its enumeration and documentation.
 std::vector<std::string> formats_named_in(const std::string& source,
                                           const std::vector<std::string>& codecs) {
   std::string text = plain(source);
@@ -290,8 +301,8 @@ TEST(Layering, EveryWeightFormatIsInTheList) {
         << codec;
 }
 
-// Whether one of the rules is named as a word, with or without its underscores, in letters of any
-// size.
+// Returns whether one of the rules is named as a word, with or without its underscores, in upper or
+// lower case.
 bool names_a_rule(const std::string& source, const std::vector<std::string>& rules) {
   std::string text = source;
   std::transform(text.begin(), text.end(), text.begin(),
@@ -306,7 +317,7 @@ bool names_a_rule(const std::string& source, const std::vector<std::string>& rul
   return false;
 }
 
-// Who names a rule by right.
+// Files that may name a rule, and why.
 const std::map<std::string, std::string> kNamesRules{
     {"core/json/config_fields.h", "an example"},
     {"core/json/config_reader.h", "an example"},
@@ -347,7 +358,7 @@ std::vector<std::pair<std::string, int>> streams_declared_in(const std::string& 
   return found;
 }
 
-// Checkpoints rely on the numbers; two uses of one would draw the same words.
+// Checkpoints rely on the numbers; two uses of one number would draw the same words.
 TEST(RandomStreams, KeepTheirNumbersAndShareNone) {
   const std::map<std::string, int> known{{"kInitStream", 0},
                                          {"kWeightRoundingStream", 1},
@@ -380,7 +391,7 @@ TEST(RandomStreams, CheckerFindsDeclarations) {
 
 // --- tests ---------------------------------------------------------------------------------------
 
-// The directories that tests/CMakeLists.txt builds: the layers of its foreach(), which globs
+// Returns the directories built by tests/CMakeLists.txt: the layers of its foreach(), which globs
 // <layer>/*_test.cpp, and those globbed by name.
 std::set<std::string> registered_layers(const std::string& cmake) {
   std::smatch match;
@@ -410,8 +421,8 @@ TEST(TestRegistry, EveryTestFileIsInADirectoryThatIsBuilt) {
   EXPECT_GT(tests, 0);
 }
 
-// A file with tests in it under another name would be left out silently, unless the build names it:
-// those that need what only some machines have.
+// A file with tests under another name would be silently ignored, unless the build names it: that
+// is for tests with requirements that only some machines meet.
 TEST(TestRegistry, EveryFileWithTestsIsNamedAsOne) {
   const std::regex test(R"(^(TEST|TEST_F|TEST_P|TYPED_TEST)\()", std::regex::multiline);
   const std::string build = text_of(kRoot / "tests/CMakeLists.txt");

@@ -1,4 +1,4 @@
-// Lines of a file that is longer than what is read at once, and what is behind the last newline.
+// Lines of a file longer than a single read, and the text after the last newline.
 #include "core/io/lines.h"
 
 #include <cstring>

@@ -1,4 +1,6 @@
-// Normal draws: golden values, the statistics of many, independence of how many are asked for.
+// Normal draws: golden values, the statistics of many, independence from the number requested.
+#include "core/normal.h"
+
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -46,7 +48,7 @@ TEST(Normal, GoldenInitialValues) {
     EXPECT_EQ(bits_of(values[i]), hex_bits(init["values"][i])) << i;
 }
 
-// The first n of a row are the same whatever n is, and nothing is written behind them.
+// The first n of a row are the same for any n, and nothing is written after them.
 TEST(Normal, AnyCountIsAPrefix) {
   const RandomCounter counter{7, 1, 2, 3, RandomStream{0}};
   std::vector<float> whole(40);
@@ -68,7 +70,7 @@ TEST(Normal, ExtremeWordsAreFinite) {
   EXPECT_EQ(normals_of({{0xFFFFFFFFu, 0, 0xFFFFFFFFu, 0}})[0], 0.0) << "u1 = 1";
 }
 
-// Mean, variance, kurtosis and lag-1 correlation of n draws lie within five of their standard
+// Mean, variance, kurtosis and lag-1 correlation of n draws are within five of their standard
 // errors.
 TEST(Normal, Statistics) {
   constexpr int64_t kDraws = 400000;

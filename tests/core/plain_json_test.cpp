@@ -1,4 +1,4 @@
-// JSON as programs write it: what is accepted, and that size alone stops nothing.
+// JSON as written by programs: accepted texts, and that size by itself is no obstacle.
 #include <gtest/gtest.h>
 
 #include "core/json/json_parse.h"
@@ -39,7 +39,7 @@ TEST(PlainJson, RefusesWhatProgramsDoNotWrite) {
     EXPECT_ERROR(parse_plain_json(text, "dir/a.json"), "dir/a.json: not valid JSON: ");
 }
 
-// A parser that looks through a container again at each of its elements would take hours.
+// A parser that rescans a container at each of its elements would take hours.
 TEST(PlainJson, TakesTimeInProportionToTheText) {
   constexpr size_t kElements = 500'000;
   std::string list = "[", object = "{";

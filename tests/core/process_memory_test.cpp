@@ -1,8 +1,8 @@
+#include "core/process_memory.h"
+
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "core/progress.h"
 
 namespace mpt {
 namespace {

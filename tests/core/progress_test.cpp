@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/text/units.h"
+
 namespace mpt {
 namespace {
 

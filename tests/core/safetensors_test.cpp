@@ -25,7 +25,7 @@ void write_text(const std::string& path, std::string_view text) {
   file->close();
 }
 
-// A file of the given header and data, its length field right.
+// Returns a file with the given header and data, and a correct length field.
 std::string file_text(const std::string& header, const std::string& data) {
   std::string text(8, '\0');
   const uint64_t length = header.size();
@@ -176,7 +176,7 @@ TEST_P(BadSafetensors, IsAnErrorNamingFileAndDefect) {
   EXPECT_ERROR(SafetensorsReader(disk, directory / "a"), directory / "a", GetParam().complaint);
 }
 
-// "a,a,...", with the number of each for "{}".
+// Returns "a,a,...", with the number of each for "{}".
 std::string many(int64_t count, const std::string& element) {
   std::string list;
   for (int64_t i = 0; i < count; ++i)
@@ -263,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"metadata_number", R"({"__metadata__":{"a":1}})", "key 'a' is not a string"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// A parser that looks through a list again at each of its elements would take hours.
+// A parser that rescans a list at each of its elements would take hours.
 TEST(Safetensors, HeadersOfManyTensorsAreReadInProportionToTheirSize) {
   const TempDirectory directory{test::memory_directory()};
   const std::string tensor = R"("{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";

@@ -19,7 +19,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLowest = -87.33f, kHighest = 88.72f;  // results are normal numbers between them
 
-// Error in units of the last place of the exact result; 2^-149 where that is subnormal.
+// Returns the error in units of the last place of the exact result; 2^-149 if that is subnormal.
 double ulps_off(float x) {
   const double exact = std::exp(double(x));
   const float rounded = float(exact);
@@ -120,7 +120,7 @@ TEST(Clamp, Edges) {
   EXPECT_EQ(clamp_to(-kInfinity, -1.0f, 1.0f), -1.0f);
 }
 
-// Infinite bounds are how an option is switched off: nothing changes, not even the sign of zero.
+// Infinite bounds disable an option: nothing changes, not even the sign of zero.
 TEST(Clamp, InfiniteBoundsAreIdentity) {
   sweep([](float x) {
     if (!std::isnan(x)) {

@@ -1,8 +1,10 @@
-// What text.h says to people.
-#include "core/text.h"
-
+// Human-readable text from text.h.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "core/text/counted.h"
+#include "core/text/library_message.h"
+#include "core/text/shown_text.h"
 
 namespace mpt {
 namespace {
@@ -49,7 +51,7 @@ TEST(WithoutControls, ReplacesWhatSteersATerminalAndWhatIsNoText) {
   EXPECT_EQ(without_controls("\x1b[2J\r\x7f" + std::string(1, '\0')),
             "\uFFFD[2J\uFFFD\uFFFD\uFFFD");
   EXPECT_EQ(without_controls("\u0080\u009B31m\u00A0"), "\uFFFD\uFFFD31m\u00A0");
-  EXPECT_EQ(without_controls("\xff\xc2"), "\uFFFD\uFFFD");  // the start of a character alone
+  EXPECT_EQ(without_controls("\xff\xc2"), "\uFFFD\uFFFD");  // only the start of a character
   EXPECT_EQ(without_controls("\xe2\x96z"), "\uFFFD\uFFFDz");
   EXPECT_EQ(without_controls(""), "");
 }

@@ -1,5 +1,5 @@
-// Attention of the GPU: batched gemms against naive FP64 code, and cuDNN against both where there
-// is one.
+// Attention of the GPU: batched GEMMs against naive FP64 code, and cuDNN, if available, against
+// both.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -27,7 +27,7 @@ constexpr double kBf16Unit = 0x1p-8;
 // Small, because the fake GPU pays for every page.
 constexpr GemmAttentionScratch kScratch{.matrices = int64_t{1} << 20, .workspace = 4096};
 
-// The bytes of one pair's two [T, T] matrices, rows in whole accesses of 8 bf16.
+// Returns the bytes of one pair's two [T, T] matrices, rows in whole accesses of 8 bf16.
 int64_t bytes_of_pair(int64_t tokens) { return 2 * tokens * align_up(tokens, 8) * 4; }
 
 class CudaAttentionTest : public test::GpuTest {
@@ -37,7 +37,7 @@ class CudaAttentionTest : public test::GpuTest {
     if (!IsSkipped()) gpu_ = std::make_unique<test::Gpu>();
   }
 
-  // Both passes on the GPU over the problem's tensors, which then hold what it wrote.
+  // Runs both passes on the GPU over the problem's tensors, which then hold the results.
   void run(Attention& attention, Problem& p) {
     test::Gpu memory;
     const auto copy = [&](const HostMatrix& m) { return memory.copy(m.view()); };
@@ -52,7 +52,7 @@ class CudaAttentionTest : public test::GpuTest {
     gpu_->fetch(d_out, p.d_out);
     gpu_->fetch(d_qkv, p.d_qkv);
   }
-  // With scratch of its own for every problem.
+  // Allocates separate scratch for every problem.
   void run_by_gemms(const GemmAttentionScratch& most, Problem& p) {
     test::GpuAllocator scratch(gpu_->stream());
     GemmAttention attention(gpu_->stream(), most);
@@ -63,8 +63,8 @@ class CudaAttentionTest : public test::GpuTest {
   AttentionUnderTest gemms(const GemmAttentionScratch& most = kScratch) {
     return {.run = [this, most](Problem& p) { run_by_gemms(most, p); }, .bf16_operand = kBf16Unit};
   }
-  // It rounds P, dP and dS to bf16, as the gemms do P and dS; and what each of several query heads
-  // adds to dK and dV of the keys that they share.
+  // cuDNN rounds P, dP and dS to bf16, like the GEMMs P and dS; and the contribution of each of
+  // several query heads to dK and dV of the keys that they share.
   AttentionUnderTest cudnn(DeterministicAttention deterministic) {
     const std::shared_ptr<Attention> attention =
         make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn, deterministic);
@@ -112,7 +112,7 @@ TEST_F(GemmAttentionTest, GroupedQueries) {
       }
 }
 
-// Chunks of the readers of one head of keys, of several, and of several sequences.
+// Chunks of the readers of one key head, of several, and of several sequences.
 TEST_F(GemmAttentionTest, ChunksOfGroupedQueriesDoNotMatter) {
   const AttentionShape shape{
       .batch = 5, .seq_len = 21, .heads = 6, .key_value_heads = 2, .head_dim = 8};
@@ -187,7 +187,7 @@ TEST_F(GemmAttentionTest, IsCausal) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_causal(gemms(), dtype);
 }
 
-// Chunks of some heads, of a sequence, of several sequences with and without some left over.
+// Chunks of some heads, of a sequence, of several sequences with and without a remainder.
 TEST_F(GemmAttentionTest, ChunksDoNotMatter) {
   const AttentionShape shape{
       .batch = 5, .seq_len = 21, .heads = 4, .key_value_heads = 4, .head_dim = 8};
@@ -225,8 +225,8 @@ TEST_F(GemmAttentionTest, ScratchIsBounded) {
       0);
 }
 
-// The scratch and the log-sum-exp of the largest batch serve a smaller one; what lies beyond is
-// left alone.
+// The scratch and the log-sum-exp of the largest batch serve a smaller one; anything beyond is
+// untouched.
 TEST_F(GemmAttentionTest, FewerSequencesThanReserved) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape most{
@@ -277,7 +277,7 @@ TEST_F(GemmAttentionTest, TheOrderOfThreadsDoesNotMatter) {
   }
 }
 
-// Work that starts when the host waits for it finds everything that the calls were given.
+// Work that starts when the host waits for it finds all arguments of the calls.
 TEST_F(GemmAttentionTest, RunsLate) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
   Problem p({.batch = 2, .seq_len = 33, .heads = 2, .key_value_heads = 2, .head_dim = 16},
@@ -291,7 +291,7 @@ TEST_F(GemmAttentionTest, RunsLate) {
 }
 #endif
 
-// What is not a number in one pair stays there, and does not vanish.
+// A NaN in one pair stays there, and does not vanish.
 TEST_F(GemmAttentionTest, NotANumberShows) {
   Problem p({.batch = 1, .seq_len = 40, .heads = 2, .key_value_heads = 2, .head_dim = 8},
             DType::kF32);
@@ -342,7 +342,7 @@ TEST_F(GemmAttentionTest, PlansWhatItAllocates) {
   EXPECT_EQ(planned.use().total(), allocated.use().total());
 }
 
-// --- which attention -----------------------------------------------------------------------------
+// --- choice of attention -------------------------------------------------------------------------
 
 constexpr AttentionShape kUsual{
     .batch = 8, .seq_len = 256, .heads = 4, .key_value_heads = 4, .head_dim = 64};
@@ -354,7 +354,7 @@ TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
   EXPECT_NE(make_cuda_attention(nullptr), nullptr);
 }
 
-// Such a program runs where there is no cuDNN at all.
+// Such a program runs without any cuDNN.
 TEST(CudaAttention, ABuildWithoutCudnnDoesNotLoadIt) {
   if (has_cudnn_attention()) GTEST_SKIP() << "this build has it";
   std::ifstream maps("/proc/self/maps");
@@ -381,7 +381,7 @@ TEST(CudaAttention, SaysWhichIsInUse) {
             "GEMMs (cuDNN: the backward pass needs more than one token)");
 }
 
-// What is given up for less workspace is said where the run starts.
+// A run logs at its start the property given up for less workspace.
 TEST(CudaAttention, SaysThatItIsNotDeterministic) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
   const auto said = [](DeterministicAttention deterministic) {
@@ -458,8 +458,8 @@ TEST_F(CudaAttentionTest, ByCudnnWithinDocuments) {
     }
 }
 
-// Where the last tile of keys is half empty, and the only keys that a query sees have scores far
-// below 0: e^-lse overflows in the empty half (pytorch issue 196678).
+// For a half-empty last tile of keys, and a query that sees only keys with scores far below 0:
+// e^-lse overflows in the empty half (pytorch issue 196678).
 TEST_F(CudaAttentionTest, ByCudnnOfUnlikelyKeys) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
   const AttentionUnderTest tested = cudnn(DeterministicAttention::kOn);

@@ -1,5 +1,5 @@
-// How much workspace a backward pass of cuDNN's attention is planned to take, and how sequences
-// share it out: arithmetic that needs neither cuDNN nor a GPU.
+// Planned workspace of a backward pass of cuDNN's attention, and how sequences share it: arithmetic
+// that needs neither cuDNN nor a GPU.
 #include "device/cuda/attention_workspace.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ AttentionShape shape_of(int64_t batch, int64_t heads, int64_t tokens = 1024, int
       .batch = batch, .seq_len = tokens, .heads = heads, .key_value_heads = heads, .head_dim = dim};
 }
 
-// What cuDNN 9.19 asked for with the properties of an H200.
+// Workspace requested by cuDNN 9.19 with the properties of an H200.
 TEST(AttentionWorkspace, IsWhatHopperIsAskedFor) {
   EXPECT_EQ(attention_workspace(shape_of(4, 16), kOn), 134'480'128);
   EXPECT_EQ(attention_workspace(shape_of(8, 16), kOn), 268'960'000);
@@ -24,7 +24,7 @@ TEST(AttentionWorkspace, IsWhatHopperIsAskedFor) {
   EXPECT_EQ(attention_workspace(shape_of(2, 4, 1000, 128), kOff), 4'128'256);
 }
 
-// The same of SmolLM2-135M's and Llama-3.2-1B's heads.
+// The same for SmolLM2-135M's and Llama-3.2-1B's heads.
 TEST(AttentionWorkspace, HasPartsOfGroupedQueries) {
   EXPECT_EQ(attention_workspace({4, 2048, 9, 3, 64}, kOn), 321'159'424);
   EXPECT_EQ(attention_workspace({1, 4096, 32, 8, 64}, kOn), 1'107'820'800);
@@ -32,7 +32,7 @@ TEST(AttentionWorkspace, HasPartsOfGroupedQueries) {
   EXPECT_EQ(attention_workspace({2, 1000, 8, 2, 64}, kOff), 8'256'256);
 }
 
-// As many sequences as have 1 GiB of dP: the rows' sums beside it do not cost one of them.
+// As many sequences as have 1 GiB of dP: the row sums stored with it do not cost one of them.
 TEST(AttentionWorkspace, HoldsAGibibyteOfDp) {
   EXPECT_EQ(attention_groups(shape_of(8, 16), kOn).count, 1);
   for (const int64_t tokens : {256, 512, 1024, 2048, 4096})
@@ -67,13 +67,14 @@ TEST(AttentionWorkspace, OneSequenceMayExceedTheLimit) {
   EXPECT_EQ(attention_groups(shape, kOn).count, 3);
 }
 
-// Without dP all sequences go at once.
+// Without dP, all sequences run at once.
 TEST(AttentionWorkspace, NotDeterministicNeedsNoGroups) {
   EXPECT_EQ(attention_groups(shape_of(128, 16), kOn).count, 4);
   EXPECT_EQ(attention_groups(shape_of(128, 16), kOff).count, 1);
 }
 
-// The bias of a sequence is 2 MiB beside 33.6 MB of workspace, so groups of 32 become groups of 30.
+// The bias of a sequence is 2 MiB on top of 33.6 MB of workspace, so groups of 32 become groups of
+// 30.
 TEST(AttentionWorkspace, HasTheBiasOfDocuments) {
   AttentionShape shape = shape_of(64, 16);
   EXPECT_EQ(forward_attention_groups(shape, kOn).count, 1);

@@ -1,4 +1,5 @@
-// Attention of one token at a time on a GPU against the CPU: tokens few and more than a warp's lanes.
+// Attention of one token at a time on a GPU against the CPU: fewer tokens than a warp's lanes, and
+// more.
 #include <cmath>
 
 #include "cuda/gpu.h"
@@ -19,7 +20,7 @@ HostMatrix random_operand(DType type, int64_t rows, int64_t cols, uint64_t seed)
   return m;
 }
 
-// All tokens one after the other; `copy` gives the tensors of a device.
+// Runs all tokens one after the other; `copy` returns the tensors of a device.
 template <class Copy>
 std::array<Tensor, 3> generate(LlamaOps& ops, DType type, const Copy& copy) {
   const HostMatrix qkv = random_operand(type, kTokens, kWidth + 2 * kKeyWidth, 1),

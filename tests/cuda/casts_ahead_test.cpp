@@ -1,5 +1,5 @@
-// Operations that cast what they make, by tuned and generic kernels: bit-identical to the operation
-// and then the cast.
+// Operations that cast their results, by tuned and generic kernels: bit-identical to the operation
+// followed by the cast.
 #include "model/casts_ahead.h"
 
 #include "cuda/device_fixture.h"

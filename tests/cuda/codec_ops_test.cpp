@@ -1,4 +1,4 @@
-// Encoding, decoding and rescaling on the GPU against the CPU, bit for bit, padding included.
+// Encoding, decoding and rescaling on the GPU against the CPU, bit for bit, including padding.
 #include "precision/codec_ops.h"
 
 #include <string>
@@ -104,7 +104,7 @@ TEST_F(CodecOpsOnGpu, DecodesTheSameBits) {
       }
 }
 
-// The scale that runs out may be in any row: the last one here. Nothing happens before it does.
+// The scale that overflows may be in any row: the last one here. Nothing happens before it does.
 TEST_F(CodecOpsOnGpu, RescalesTheSameBits) {
   for (const int64_t cols : {40, 300})
     for (const uint8_t largest : {uint8_t{0x40}, uint8_t{0x7E}}) {

@@ -31,7 +31,7 @@ class CudaCommStreamTest : public test::CudaDeviceTest {
     return comm_stream_->run(
         [this] { copy(in_.tensor, between_, stream_of(comm_stream_->stream())); });
   }
-  // in -> between beside the device's work, then between -> out in it.
+  // in -> between in parallel with the device's work, then between -> out as part of it.
   void pass_on() {
     device_->send(in_);
     comm_stream_->wait(beside());
@@ -124,7 +124,7 @@ TEST_F(CudaCommStreamTest, HoldsWhereStreamsOvertakeEachOther) {
   }
 }
 
-// Else the test above would show nothing.
+// Otherwise the test above would show nothing.
 TEST_F(CudaCommStreamTest, AForgottenWaitShows) {
   set(1);
   pass_on();

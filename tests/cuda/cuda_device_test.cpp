@@ -18,7 +18,7 @@ using test::HostMatrix;
 
 class CudaDevice : public test::CudaDeviceTest {
  protected:
-  // Contiguous elements of a device tensor.
+  // Returns contiguous elements of a device tensor.
   template <class T>
   std::vector<T> fetched(const Tensor& tensor) {
     std::vector<T> values(static_cast<size_t>(tensor.elements()));
@@ -63,7 +63,7 @@ TEST_F(CudaDevice, CopiesTheElementsOfStridedRows) {
 TEST_F(CudaDevice, CopiesOneRowOfAnyStrideAndNothing) {
   const Tensor row = allocator_->tensor({"data"}, DType::kF32, 1, 6);
   Tensor odd = row;
-  odd.stride = 2;  // of a single row means nothing
+  odd.stride = 2;  // irrelevant for a single row
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
   device_->upload(reinterpret_cast<const std::byte*>(values.data()), odd);
   EXPECT_EQ(fetched<float>(row), values);
@@ -122,7 +122,7 @@ TEST_F(CudaDevice, OutOfMemoryNamesPurposeAndBytes) {
   EXPECT_ERROR(allocator_->bytes({"optimizer state"}, int64_t{1} << 50), "out of GPU memory",
                "1048576.00 GiB requested for optimizer state", "free of",
                "1.0 MiB already allocated");
-  // Neither counted nor in the way of what follows.
+  // Neither counted nor in the way of later allocations.
   EXPECT_EQ(allocator_->use().of({"optimizer state"}), 0);
   EXPECT_NE(allocator_->bytes({"optimizer state"}, 1000), nullptr);
   EXPECT_NO_THROW(device_->synchronize());

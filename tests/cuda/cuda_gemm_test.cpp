@@ -1,5 +1,5 @@
 // GEMMs on a GPU against FP64: every transpose, type, accumulation, stride and alignment, and the
-// errors for those it refuses.
+// errors for unsupported ones.
 #include "device/cuda/cuda_gemm.h"
 
 #include <array>
@@ -83,7 +83,7 @@ TEST_F(CudaGemmTest, Tf32OperandsAreRounded) {
                    .multiply = Multiply::kTf32});
 }
 
-// An empty sum is 0, or what D held.
+// An empty sum is 0, or the previous D.
 TEST_F(CudaGemmTest, WithoutTerms) {
   for (const Transpose ta : kTransposes)
     for (const Transpose tb : kTransposes)
@@ -107,7 +107,7 @@ TEST_F(CudaGemmTest, WithoutResult) {
   }
 }
 
-// Operands at addresses that only their elements' size divides.
+// Operands at addresses that are multiples only of their elements' size.
 TEST_F(CudaGemmTest, UnalignedOperands) {
   for (const auto& types : kTypes) {
     const GemmProblem p{.m = 8, .n = 16, .k = 24, .types = types};
@@ -130,7 +130,7 @@ TEST_F(CudaGemmTest, UnalignedOperands) {
   }
 }
 
-// Without accumulation what D held does not matter, not even a NaN.
+// Without accumulation the previous D does not matter, not even a NaN.
 TEST_F(CudaGemmTest, OverwritesWhatWasThere) {
   for (const auto& types : kTypes) {
     const GemmProblem p{.m = 9, .n = 11, .k = 13, .types = types};
@@ -144,7 +144,7 @@ TEST_F(CudaGemmTest, OverwritesWhatWasThere) {
   }
 }
 
-// Two accumulating calls equal one over the sum, wide results included.
+// Two accumulating calls equal one over the sum, including wide results.
 TEST_F(CudaGemmTest, AccumulatingTwiceIsTheSum) {
   const GemmProblem p{.m = 2, .n = 3000, .k = 8, .accumulate = Accumulate::kYes};
   test::GemmOperands x(p);
@@ -198,7 +198,7 @@ TEST_F(CudaGemmTest, Fp8ProductsOfLinearLayers) {
             .name = "fprop, fast", .a = k4, .b = k4, .d = kB, .multiply = Multiply::kFastFp8},
         Fp8Problem{
             .name = "fp32, fast", .a = k4, .b = k4, .d = kF, .multiply = Multiply::kFastFp8}})
-    // Within one instruction; within what is promoted at once; beyond.
+    // Within one instruction; within one promotion; beyond.
     for (const int64_t k : {16, 80, 400}) {
       p.k = k, p.transpose_b = Transpose::kYes;
       test::expect_fp8_product(
@@ -218,7 +218,7 @@ TEST_F(CudaGemmTest, Fp8WithoutScalesHasScalesOfOne) {
   GemmCall scaled = call;
   scaled.d = with, scaled.scale_inv_a = scaled.scale_inv_b = scale;
   run(scaled);
-  run(call);  // the scales of the call before must not stay
+  run(call);  // the scales of the previous call must not stay
   EXPECT_EQ(with.fetched(), without.fetched());
 }
 
@@ -324,7 +324,7 @@ TEST_F(CudaGemmTest, EveryKindOfProductIsPlannedOnce) {
   GemmCall other = call;
   other.a = tensor(kB, 32, 64);  // elsewhere, but of the same kind
   expect_plans(other, 1);
-  other.multiply = Multiply::kTf32;  // means nothing for bf16
+  other.multiply = Multiply::kTf32;  // has no effect for bf16
   expect_plans(other, 1);
   other.accumulate = Accumulate::kYes;
   expect_plans(other, 2);

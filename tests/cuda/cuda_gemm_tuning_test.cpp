@@ -1,4 +1,4 @@
-// Tuned GEMM algorithms: chosen once per kind of product, stored, restored, refused.
+// Tuned GEMM algorithms: chosen once per kind of GEMM, stored, restored, refused.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -25,7 +25,7 @@ class CudaGemmTuning : public test::CudaDeviceTest {
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
     return allocator_->tensor({"data"}, dtype, rows, cols);
   }
-  // Of three kinds, one of them twice; as modules declare theirs: without addresses.
+  // Three kinds, one of them twice; as declared by modules: without addresses.
   static std::vector<GemmCall> calls() {
     const auto planned = [](DType dtype, int64_t rows, int64_t cols) {
       return Tensor{nullptr, dtype, rows, cols, cols};
@@ -87,8 +87,8 @@ TEST_F(CudaGemmTuning, ChoicesAreStoredAndMadeAgain) {
   EXPECT_EQ(log.text(), "");
 }
 
-// A choice restored after its product was planned counts too: here another kind's, which must then
-// be in use.
+// A choice restored after its GEMM was planned counts too: here that of another kind, which must
+// then be in use.
 TEST_F(CudaGemmTuning, ChoicesRestoredLateReplaceThoseMade) {
   gemm().reserve(*allocator_, calls());
   const std::vector<GemmChoice> choices = gemm().choices();
@@ -127,7 +127,7 @@ TEST_F(CudaGemmTuning, ADamagedChoiceIsAnError) {
   EXPECT_ERROR(gemm().restore(std::array{odd}), whole.key, "hexadecimal digits");
 }
 
-// Noise must choose neither between the first and the fastest nor between those about as fast.
+// Noise must decide neither between the first and the fastest nor between those about as fast.
 TEST(FirstOfTheFastest, TakesAnotherOnlyForAGainAboveTheNoise) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const auto chosen = [](std::vector<double> us) { return first_of_the_fastest(us); };
@@ -147,7 +147,7 @@ TEST_F(CudaGemmTuning, WhatIsClearlyFasterIsChosenOfWhatCanRun) {
   std::vector<int> runs(3);
   const auto run = [&](const GemmAddresses& x, size_t candidate) {
     ++runs[candidate];
-    // Not zeros, which would take less power than what training multiplies.
+    // Not zeros, which would take less power than the operands of training.
     std::array<uint32_t, 64> row{};
     check_cuda(
         cudaMemcpyAsync(row.data(), x.a, 128, cudaMemcpyDeviceToHost, stream_of(device_->stream())),
@@ -170,12 +170,12 @@ TEST_F(CudaGemmTuning, WhatIsClearlyFasterIsChosenOfWhatCanRun) {
   EXPECT_LT(best->best_us, best->first_us);
   EXPECT_GT(runs[0], 3);
   EXPECT_EQ(runs[0], runs[1]);
-  EXPECT_EQ(runs[2], 1);  // not again after it could not
+  EXPECT_EQ(runs[2], 1);  // not again after it failed
   EXPECT_EQ(chosen(1)->best, 0u);
 }
 
 #ifdef MPT_FAKE_CUDA
-// The library refuses an algorithm of another product.
+// The library refuses an algorithm of another GEMM.
 TEST_F(CudaGemmTuning, AStoredAlgorithmThatIsNotTakenIsReplacedWithAWarning) {
   gemm().reserve(*allocator_, calls());
   const std::vector<GemmChoice> choices = gemm().choices();

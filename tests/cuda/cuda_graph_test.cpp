@@ -1,4 +1,4 @@
-// Graph capture on a GPU: run, record, replay, and what a capture refuses.
+// Graph capture on a GPU: run, record, replay, and refusals of a capture.
 #include <array>
 
 #include "cuda/device_fixture.h"
@@ -99,7 +99,7 @@ TEST_F(CudaGraph, AProductMetFirstWhileRecordingIsRecorded) {
   const auto grown = [&] {
     device_->send(in_);
     device_->gemm().run(product());
-    if (run > 0) device_->gemm().run(added);  // not met in the plain run
+    if (run > 0) device_->gemm().run(added);  // not seen in the plain run
     device_->receive(out_);
   };
   for (; run < 4; ++run) {
@@ -137,7 +137,7 @@ TEST_F(CudaGraph, WhatCudaCannotRecordEndsTheRecordingToo) {
   for (int i = 1; i <= 3; ++i) expect_doubled(*work, float(i));
 }
 
-// In the plain run already, and where nothing is recorded: whether work waits must not depend on an
+// Even in the plain run, and if nothing is recorded: whether work waits must not depend on an
 // option.
 TEST_F(CudaGraph, WaitingWithinIsALogicError) {
   for (const CudaGraphs graphs : {CudaGraphs::kOn, CudaGraphs::kOff}) {
@@ -164,7 +164,7 @@ TEST_F(CudaGraph, MayGoWhileItRuns) {
 }
 
 #ifdef MPT_FAKE_CUDA
-// Nothing is there before the host waits, and the host waits nowhere else.
+// No result exists before the host waits, and the host waits nowhere else.
 TEST_F(CudaGraph, IsOnlyEnqueued) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
   const auto work = device_->make_graph_capture();

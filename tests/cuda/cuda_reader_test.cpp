@@ -33,7 +33,7 @@ class CudaReaderTest : public test::GpuTest {
                                stream_.get()),
                "cudaMemcpyAsync");
   }
-  // On another thread where that may be.
+  // On another thread if that is allowed.
   static void read(DeviceReader& reader, const std::vector<Tensor>& blocks,
                    const DeviceReader::Take& take) {
     if (!reader.beside()) return reader.read(blocks, take);
@@ -51,7 +51,7 @@ std::vector<uint8_t> pattern(size_t size, int k) {
   return bytes;
 }
 
-// Rows with and without padding, a row alone, nothing; more blocks than buffers.
+// Rows with and without padding, a single row, nothing; more blocks than buffers.
 TEST_F(CudaReaderTest, BlocksComePackedAndInOrder) {
   const std::vector<uint8_t> bytes = pattern(kBytes, 1);
   write(bytes);
@@ -62,7 +62,7 @@ TEST_F(CudaReaderTest, BlocksComePackedAndInOrder) {
   for (int64_t i = 0; i < 9; ++i) {
     const int64_t first = i * 900, rows = i % 3 + 1, cols = 5 + 11 * i, stride = cols + i % 4;
     blocks.push_back(
-        view(first, rows, cols, rows == 1 ? 3 : stride));  // the stride of one row says nothing
+        view(first, rows, cols, rows == 1 ? 3 : stride));  // irrelevant stride of a single row
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t col = 0; col < cols; ++col)
         expected.push_back(bytes[size_t(first + row * stride + col)]);
@@ -78,7 +78,7 @@ TEST_F(CudaReaderTest, BlocksComePackedAndInOrder) {
   EXPECT_EQ(found, expected);
 }
 
-// What the work before begin() leaves, also where that runs late.
+// Reads the results of work before begin(), even if that runs late.
 TEST_F(CudaReaderTest, ReadsWhatTheWorkBeforeLeaves) {
 #ifdef MPT_FAKE_CUDA
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
@@ -100,8 +100,8 @@ TEST_F(CudaReaderTest, ReadsWhatTheWorkBeforeLeaves) {
 #endif
 }
 
-// The fake CUDA serves one thread, and says so by having no copy engine; every GPU that this
-// program takes has one.
+// The fake CUDA serves one thread, and signals that by having no copy engine; every GPU that this
+// program supports has one.
 TEST_F(CudaReaderTest, ReadsBesideTheWorkWhereThereIsACopyEngine) {
 #ifdef MPT_FAKE_CUDA
   EXPECT_FALSE(make_cuda_reader(stream_.get(), 0)->beside());
@@ -110,7 +110,7 @@ TEST_F(CudaReaderTest, ReadsBesideTheWorkWhereThereIsACopyEngine) {
 #endif
 }
 
-// A reader whose taker threw is as good as before.
+// A reader whose consumer threw remains usable.
 TEST_F(CudaReaderTest, GoesOnAfterATakerThatThrew) {
   const std::vector<uint8_t> bytes = pattern(kBytes, 4);
   write(bytes);

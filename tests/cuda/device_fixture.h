@@ -1,4 +1,4 @@
-// A test on a CUDA device, skipped where there is none.
+// A test on a CUDA device, skipped if there is none.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class CudaDeviceTest : public GpuTest {
   [[nodiscard]] CudaGemm& gemm() { return dynamic_cast<CudaGemm&>(device_->gemm()); }
 
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Allocator> allocator_;  // whose memory goes before the device
+  std::unique_ptr<Allocator> allocator_;  // freed before the device
 };
 
 }  // namespace mpt::test

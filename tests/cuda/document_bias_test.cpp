@@ -1,4 +1,5 @@
-// The bias that keeps cuDNN's attention within documents: every number of it, and how many bytes.
+// The bias that keeps cuDNN's attention within documents: every number of it, and its size in
+// bytes.
 #include "device/cuda/document_bias.h"
 
 #include <vector>
@@ -24,7 +25,7 @@ class DocumentBiasTest : public test::GpuTest {
  protected:
   static constexpr uint16_t kUntouched = 0x7fff;
 
-  // What lies behind the last number included.
+  // Includes the memory after the last number.
   static std::vector<bf16> bias_of(const std::vector<int32_t>& begin, int64_t sequences) {
     test::Gpu gpu;
     const int64_t tokens = std::ssize(begin) / sequences;
@@ -46,7 +47,8 @@ class DocumentBiasTest : public test::GpuTest {
 
 TEST_F(DocumentBiasTest, HidesTheKeysBeforeADocument) {
   for (const int64_t tokens : {1, 2, 7, 8, 9, 64, 129}) {
-    // The first sequence is one document, the second is cut at odd places, the third everywhere.
+    // The first sequence is one document, the second is split at odd positions, the third
+    // everywhere.
     std::vector<int32_t> begin;
     for (int32_t t = 0; t < tokens; ++t) begin.push_back(0);
     for (int32_t t = 0; t < tokens; ++t) begin.push_back(t < 3 ? 0 : t < 70 ? 3 : 70);
@@ -63,7 +65,7 @@ TEST_F(DocumentBiasTest, HidesTheKeysBeforeADocument) {
   }
 }
 
-// Exact in bf16; beside a score that is seen, nothing of one that is not.
+// Exact in bf16; next to a visible score, a hidden one contributes nothing.
 TEST(DocumentBias, HidesAnyScore) {
   EXPECT_EQ(to_float(from_float<bf16>(kUnseenBias)), kUnseenBias);
   EXPECT_EQ(std::exp(1e6f + kUnseenBias - -1e6f), 0.0f);

@@ -1,4 +1,4 @@
-// The fake cuBLASLt: products against explicit sums, and the restrictions of Hopper.
+// The fake cuBLASLt: GEMMs against explicit sums, and the restrictions of Hopper.
 #include <vector>
 
 #include <cublasLt.h>
@@ -16,7 +16,7 @@ struct Side {
   int64_t batch_offset = 0;
 };
 
-// One product by descriptors that a test may spoil before it asks.
+// One GEMM by descriptors that a test may corrupt before the call.
 struct Call {
   cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
@@ -43,7 +43,7 @@ class FakeCublasLt : public GpuTest {
   }
   void TearDown() override { cublasLtDestroy(handle_); }
 
-  // The first algorithm of the heuristic, run; the first status that is no success.
+  // Runs the first algorithm of the heuristic; returns the first status other than success.
   cublasStatus_t run(const Call& c) {
     const Described x(c);
     cublasLtMatmulHeuristicResult_t result{};
@@ -215,8 +215,8 @@ TEST_F(FakeCublasLt, Fp8CodesStandForTheirValuesTimesTheirScales) {
   EXPECT_EQ(e[0x8A], 8 * -0x1.4p-6f);
 }
 
-// 448^2 and k - 1 ones: beside the first, nothing below 16 is kept, in its instruction and in those
-// that follow. Where sums are promoted, the ones behind the first 128 terms count.
+// 448^2 and k - 1 ones: next to the first, nothing below 16 is kept, in its instruction and in
+// later ones. If sums are promoted, the ones after the first 128 terms count.
 TEST_F(FakeCublasLt, Fp8SumsLoseWhatTheTensorCoreLoses) {
   for (const uint64_t k : {16, 48, 128, 256}) {
     Call call = fp8_call(16, 16, k);
@@ -298,7 +298,7 @@ TEST_F(FakeCublasLt, RefusesWhatDoesNotFit) {
   EXPECT_EQ(run(none), CUBLAS_STATUS_SUCCESS);
 }
 
-// Recorded with the numbers of the call; a replay reads the operands anew.
+// Recorded with the numbers of the call; a replay rereads the operands.
 TEST_F(FakeCublasLt, ProductsAreCaptured) {
   const Call call = fp8_call(16, 16, 16);
   check_cuda(cudaStreamBeginCapture(gpu_.stream(), cudaStreamCaptureModeGlobal),

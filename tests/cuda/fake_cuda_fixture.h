@@ -1,4 +1,4 @@
-// A test of the fake GPU itself, with kernels of its own.
+// A test of the fake GPU itself, with its own kernels.
 #pragma once
 
 #include <vector>

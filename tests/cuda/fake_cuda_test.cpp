@@ -1,4 +1,5 @@
-// The fake GPU itself: it runs what a GPU runs, and reports what would hang a GPU or go unnoticed.
+// The fake GPU itself: it runs everything a GPU runs, and reports errors that would hang a GPU or
+// go unnoticed.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -94,8 +95,8 @@ __global__ void unsynchronised_kernel(int* data) {
   data[threadIdx.x] = block[blockDim.x - 1 - threadIdx.x];
 }
 
-// A barrier that is missing shows: shared memory holds garbage at first, and threads may run in
-// either order.
+// A missing barrier shows: shared memory holds garbage at first, and threads may run in either
+// order.
 TEST_F(FakeCuda, AMissingBarrierShows) {
   fake_cuda::set_races(fake_cuda::Races::kIgnored);  // fake_races_test.cpp
   int* const data = device_array(std::vector<int>(64));
@@ -179,7 +180,7 @@ TEST_F(FakeCuda, RefusesShapesThatNoGpuTakes) {
   EXPECT_ERROR(launch(index_kernel, shape(1, 0), out), "cudaErrorInvalidConfiguration");
   EXPECT_ERROR(launch(index_kernel, shape(1, 32, (48 << 10) + 1), out), "cudaErrorInvalidValue",
                "49152");
-  // Above 32 bits, and one more than a grid takes.
+  // Above 32 bits, and one more than the limit of a grid.
   for (const int64_t blocks : {(int64_t{1} << 32) + 1, int64_t{1} << 31})
     EXPECT_ERROR(launch(index_kernel, shape(blocks, 1), out), fmt::format("{} blocks", blocks),
                  "a grid takes at most 2147483647");
@@ -221,8 +222,7 @@ TEST_F(FakeCuda, MemoryStartsAsGarbage) {
 
 TEST_F(FakeCuda, KernelsTakeNoHostMemoryAndHostsNoneOfTheGpu) {
   std::vector<int> host(128);
-  // Not at the start of 256 bytes: such an address is taken for an enumerator with padding behind
-  // it.
+  // Not at a multiple of 256 bytes: such an address is taken for an enumerator followed by padding.
   int* const there = host.data() + (reinterpret_cast<uintptr_t>(host.data()) % 256 < 16 ? 4 : 0);
   EXPECT_ERROR(launch(index_kernel, shape(1, 32), there), "cudaErrorIllegalAddress", "argument 0");
   fake_cuda::recover();
@@ -242,7 +242,7 @@ struct PaddedNumber {
 };
 __global__ void padded_number_kernel(PaddedNumber in, uint32_t* out) { *out = in.number; }
 
-// What padding holds is chance: half an address of the host behind a number that happens to be the
+// The contents of padding are arbitrary: half a host address after a number that happens to be the
 // other half.
 TEST_F(FakeCuda, TakesNoPaddingForHostMemory) {
   std::vector<int> host(32);
@@ -357,7 +357,7 @@ TEST_F(FakeCuda, LateExecutionReadsStagedMemoryAtTheWait) {
   }
 }
 
-// Two streams that write the same word, the second one's write being what should stay.
+// Two streams that write the same word; the second one's write should remain.
 class TwoStreams {
  public:
   explicit TwoStreams(test::Gpu& gpu) : first(gpu.stream()) {

@@ -31,7 +31,7 @@ constexpr unsigned kAll = 0xffffffffu;
 
 // --- within a warp -------------------------------------------------------------------------------
 
-// As in an attention that keeps scores in memory: lane 0 writes, all read.
+// Like an attention that keeps scores in memory: lane 0 writes, all read.
 __global__ void one_writes_kernel(int* data) {
   if (threadIdx.x == 0) data[100] = 7;
   data[threadIdx.x] = data[100];
@@ -41,7 +41,7 @@ __global__ void one_writes_then_waits_kernel(int* data) {
   __syncwarp();
   data[threadIdx.x] = data[100];
 }
-// Lanes meet in a shuffle, which orders no memory.
+// Lanes meet in a shuffle, which does not order memory.
 __global__ void one_writes_then_shuffles_kernel(int* data) {
   const int sum = __shfl_xor_sync(kAll, int(threadIdx.x), 1);
   if (threadIdx.x == 0) data[100] = 7;
@@ -60,13 +60,13 @@ TEST_F(FakeRaces, AMissingSyncwarpIsReported) {
   expect_none(one_writes_then_waits_kernel, shape(1, 32));
 }
 
-// The last half waits for another mask than the one that wrote.
+// The last half waits for a mask other than that of the writer.
 __global__ void other_half_waits_kernel(int* data) {
   if (threadIdx.x == 0) data[100] = 7;
   __syncwarp(threadIdx.x < 16 ? 0xffffu : 0xffff0000u);
   data[threadIdx.x] = data[100];
 }
-// Lane 0 tells lane 1, and that lane 2: order is handed on.
+// Lane 0 signals lane 1, and that lane 2: order is transitive.
 __global__ void handed_on_kernel(int* data) {
   if (threadIdx.x == 0) data[100] = 7;
   if (threadIdx.x < 2) __syncwarp(0x3u);
@@ -95,7 +95,7 @@ TEST_F(FakeRaces, WritesAfterReadsAndAfterWritesAreReported) {
   expect_race(written_twice_kernel, shape(1, 32), "writes byte", "wrote with no barrier");
 }
 
-// All decode with a scale, and one replaces it after the maximum of what they decoded.
+// All decode with a scale, and one replaces it after the maximum of the decoded values.
 __global__ void replaced_kernel(int* data) {
   const int largest = int(__reduce_max_sync(kAll, unsigned(data[100])));
   if (threadIdx.x == 0) data[100] = largest + 1;
@@ -111,7 +111,7 @@ TEST_F(FakeRaces, AnExchangeOrdersReadsBeforeLaterWrites) {
   expect_race(replaced_at_once_kernel, shape(1, 32), "thread (31,0,0) of block (0,0,0)");
 }
 
-// Neighbouring bytes are not the same memory.
+// Neighboring bytes are not the same memory.
 __global__ void bytes_kernel(int* data) {
   auto* const bytes = reinterpret_cast<char*>(data);
   bytes[threadIdx.x] = char(threadIdx.x);
@@ -153,7 +153,7 @@ __global__ void reverse_by_warps_kernel(int* data) {
   __syncwarp();
   data[threadIdx.x] = block[blockDim.x - 1 - threadIdx.x];
 }
-// The second round overwrites what others may still read.
+// The second round overwrites data that others may still read.
 __global__ void two_rounds_kernel(int* data) {
   int* const block = dynamic_shared<int>();
   for (int round = 0; round < 2; ++round) {
@@ -187,7 +187,7 @@ TEST_F(FakeRaces, BlocksAreOrderedByNothing) {
   expect_none(blocks_add_kernel, shape(3, 32));
 }
 
-// What is left of a fault goes with the launch, and what one launch wrote another may read.
+// Remains of a fault disappear with the launch, and one launch may read what another wrote.
 TEST_F(FakeRaces, LaunchesAreNoRace) {
   int* const data = device_array(std::vector<int>(256));
   for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(launch(blocks_meet_kernel, shape(1, 32), data));

@@ -1,5 +1,5 @@
-// What the fake GPU makes of copies that nothing orders: work on the legacy default stream and
-// copies from pageable memory may come later than they seem to.
+// Unordered copies on the fake GPU: work on the legacy default stream and copies from pageable
+// memory may happen later than they seem to.
 #include <functional>
 
 #include "cuda/fake_cuda_fixture.h"
@@ -29,8 +29,8 @@ class FakeStreams : public test::FakeCudaTest {
     word_ = device_array(std::vector<int>{0}), out_ = device_array(std::vector<int>{-1});
   }
 
-  // What a kernel finds in the word that was 0, on a stream after something was enqueued that makes
-  // it another.
+  // Returns the value that a kernel reads from a word that was 0, on a stream after `enqueue` has
+  // enqueued a change of it.
   int found_on(cudaStream_t stream, const std::function<void()>& enqueue) {
     const int zero = 0;
     gpu_.write(word_, &zero, sizeof zero);
@@ -62,7 +62,7 @@ TEST_F(FakeStreams, NonBlockingStreamsDoNotWaitForTheLegacyStream) {
     EXPECT_EQ(found_on(stream, [&] { copy(); }), 0);
     EXPECT_EQ(found_on(stream, [&] { copy_on(nullptr); }), 0);
     EXPECT_EQ(found_on(stream, [&] { cudaMemset(word_, 7, 4); }), 0);
-    // Not even where the host waits, for the wrong stream.
+    // Not even if the host waits, but for the wrong stream.
     EXPECT_EQ(found_on(stream, [&] { copy(), cudaStreamSynchronize(stream); }), 0);
   }
 }
@@ -79,7 +79,7 @@ TEST_F(FakeStreams, WaitingForItOrdersTheLegacyStream) {
   EXPECT_EQ(found_on(nullptr, [&] { copy_on(blocking_); }), 7);
 }
 
-// A copy out of pinned memory is done when the call returns.
+// A copy from pinned memory is complete when the call returns.
 TEST_F(FakeStreams, APlainCopyOfPinnedMemoryIsDone) {
   *pinned_ = 7;
   const auto copy_pinned = [&] { cudaMemcpy(word_, pinned_, 4, cudaMemcpyHostToDevice); };

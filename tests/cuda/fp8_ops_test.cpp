@@ -1,5 +1,5 @@
-// FP8 operands on the GPU against the CPU, bit for bit: codes in rows and transposed, what casts
-// gather and note, and the update of scales.
+// FP8 operands on the GPU against the CPU, bit for bit: codes in rows and transposed, the data
+// gathered and recorded by casts, and the update of scales.
 #include "precision/fp8_ops.h"
 
 #include <array>
@@ -22,11 +22,11 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 struct CastShape {
   int64_t rows, cols;
 };
-// Multiples of 16 and of tiles, a tile's ends one element off, and rows of a stored 5461.
+// Multiples of 16 and of tiles, tile boundaries off by one element, and rows of a stored 5461.
 constexpr CastShape kShapes[] = {{16, 272}, {272, 16}, {64, 256}, {80, 304},
                                  {1, 1},    {17, 33},  {65, 257}, {129, 341}};
 
-// Of the source's elements where the tensor says so, else of the target's bytes.
+// Source strides in its elements, target strides in bytes.
 struct Strides {
   int64_t source, target, transposed;  // elements beyond a row's end
 };
@@ -58,7 +58,7 @@ struct Cast {
   Format through = Format::kF32;
 };
 
-// The same cast on both: everything that it may touch, and the guards around, must be equal.
+// The same cast on both: everything that it may modify, and the guards around, must be equal.
 class Fp8OpsOnGpu : public GpuTest {
  protected:
   void expect_equal(const Cast& cast) {
@@ -114,7 +114,7 @@ TEST_F(Fp8OpsOnGpu, CastsOfPlainTensors) {
   for (const CastShape& shape : kShapes)
     for (const Strides& strides : kStrides)
       for (const DType from : {DType::kBF16, DType::kF32}) {
-        // All strides of one shape; of the others packed rows and rows that are not.
+        // All strides of one shape; for the others, packed and unpacked rows.
         if (shape.cols != 304 && strides.source % 16 == 8) continue;
         SCOPED_TRACE(testing::Message()
                      << shape.rows << " x " << shape.cols << " of " << name_of(from) << ", rows "
@@ -137,7 +137,7 @@ TEST_F(Fp8OpsOnGpu, KindsOfCasts) {
       expect_equal({.source = encoded_view(source), .type = type, .kind = kind});
 }
 
-// Targets that begin in the middle of a larger tensor: as the parts of fused weights do, and the
+// Targets that begin in the middle of a larger tensor: like the parts of fused weights, and the
 // live columns of X^T.
 TEST_F(Fp8OpsOnGpu, PartsOfLargerTensors) {
   for (const int64_t first : {16, 8, 5}) {
@@ -236,7 +236,7 @@ TEST_F(Fp8OpsOnGpu, Rolls) {
         HostMatrix history(DType::kF32, {length, slots}), scale(DType::kF32, {1, slots}),
             last(DType::kF32, {1, slots}), frozen(DType::kI32, {1, slots});
         Draws draws(uint64_t(length + slots));
-        // Nothing seen in some slots, infinities in the past and now in others.
+        // No value seen in some slots, infinities in the past and now in others.
         history.fill([&](int64_t r, int64_t c) {
           const float x = std::fabs(draws.bell(4));
           if (c % 5 == 1) return r == 0 ? 0.0f : x;
@@ -287,7 +287,7 @@ TEST_F(Fp8OpsOnGpu, NotedScale) {
 }
 
 #ifdef MPT_FAKE_CUDA
-// In whatever order blocks and threads come.
+// For any order of blocks and threads.
 TEST_F(Fp8OpsOnGpu, OrderDoesNotMatter) {
   fake_cuda::set_order(fake_cuda::Order::kBackward);
   const HostMatrix source = plain_source(DType::kBF16, {129, 341}, 3);

@@ -1,4 +1,4 @@
-// The GPU of a test: the real one, or the fake where the test was compiled for that.
+// The GPU of a test: the real one, or the fake if the test was compiled for that.
 #pragma once
 
 #include <cstdlib>
@@ -18,7 +18,7 @@
 
 namespace mpt::test {
 
-// Where configs/ and src/ are: a bundle for another machine brings the former.
+// Location of configs/ and src/: a bundle for another machine brings the former.
 inline std::filesystem::path source_directory() {
   const char* const moved = std::getenv("MPT_SOURCE_DIR");
   return moved != nullptr ? moved : MPT_SOURCE_DIR;
@@ -29,8 +29,8 @@ inline bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-// Memory of the GPU, zero-filled before it is given out. Filled on a stream and waited for: streams
-// of the program are non-blocking ones, which no work on the legacy stream comes before.
+// GPU memory, zero-filled before it is handed out. Filled on a stream and waited for: the program's
+// streams are non-blocking, so work on the legacy stream is not ordered before theirs.
 class GpuAllocator final : public Allocator {
  public:
   explicit GpuAllocator(cudaStream_t stream) : stream_(stream) {}
@@ -55,7 +55,7 @@ class GpuAllocator final : public Allocator {
   MemoryUse use_;
 };
 
-// A stream, memory, and copies to and from it that are done when they return.
+// A stream, memory, and copies to and from it that are complete on return.
 class Gpu {
  public:
   Gpu() = default;
@@ -68,8 +68,8 @@ class Gpu {
   Allocator& allocator() { return allocator_; }
   void synchronize() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
-  // A tensor of the same shape and stride, with the same bytes, padding included. Null data: the
-  // tensor itself.
+  // Returns a tensor of the same shape and stride, with the same bytes, including padding. Null
+  // data: the tensor itself.
   Tensor copy(const Tensor& host) {
     if (host.data == nullptr) return host;
     Tensor device = host;
@@ -80,15 +80,16 @@ class Gpu {
   void write(void* device, const void* host, int64_t bytes) {
     copy(device, host, bytes, cudaMemcpyHostToDevice);
   }
-  // After all work of the stream.
+  // Reads after all work of the stream.
   void read(void* host, const void* device, int64_t bytes) {
     copy(host, device, bytes, cudaMemcpyDeviceToHost);
   }
-  // Copies what lies between its first and last element into a tensor of the same shape and stride.
+  // Copies everything between its first and last element into a tensor of the same shape and
+  // stride.
   void fetch(const Tensor& device, const Tensor& host) {
     read(host.data, device.data, device.bytes());
   }
-  // The same, as bytes.
+  // Returns the same as bytes.
   std::vector<std::byte> fetch(const Tensor& device) {
     std::vector<std::byte> bytes(size_t(device.bytes()));
     fetch(device, {bytes.data(), device.dtype, device.rows, device.cols, device.stride});
@@ -110,7 +111,7 @@ class Gpu {
   GpuAllocator allocator_{stream_};
 };
 
-// Skips where there is no GPU; forgets the faults that a test before provoked.
+// Skips if there is no GPU; clears faults provoked by an earlier test.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,6 +1,6 @@
 // The LLaMA operations on a GPU: the tuned kernels against the generic ones and against the CPU,
-// over widths that take every kernel and widths and alignments that take none, bit for bit where
-// the order of sums is the same.
+// over widths that use every kernel and widths and alignments that use none, bit for bit if the
+// order of sums is the same.
 #include "model/llama_ops.h"
 
 #include <cmath>
@@ -20,10 +20,10 @@ namespace {
 
 constexpr double kFp32 = 0x1p-24;  // largest relative error of one FP32 rounding
 
-// Two results that differ before they are rounded to the type may become neighbours in it.
+// Two results that differ before rounding to the type may become neighbors in it.
 double step_of(DType type) { return type == DType::kBF16 ? 0x1p-7 : 0x1p-23; }
 
-// FP32 roundings in the longest chain of additions, in any of the orders that are compared.
+// FP32 roundings in the longest chain of additions, in any of the compared orders.
 double chain(int64_t terms) { return double(terms) / 32 + 96; }
 
 enum class Where : uint8_t { kCpu, kGeneric, kTuned };
@@ -32,7 +32,7 @@ enum class Placement : uint8_t { kAligned, kShifted };  // shifted: by one eleme
 using Call = std::function<void(LlamaOps&, std::span<const Tensor>)>;
 using Matrices = std::vector<HostMatrix>;
 
-// An operation and the matrices that it is called with, which have rows to spare that it must not
+// An operation and the matrices that it is called with, which have spare rows that it must not
 // touch.
 struct Trial {
   Matrices before;
@@ -72,8 +72,7 @@ Matrices on_gpu(const Trial& trial, Where where) {
   return after;
 }
 
-// The tuned operation, which must give the same bits again, in whatever order blocks and threads
-// run.
+// The tuned operation, which must give the same bits again, for any order of blocks and threads.
 Matrices tuned(const Trial& trial) {
   const Matrices after = on_gpu(trial, Where::kTuned);
 #ifdef MPT_FAKE_CUDA
@@ -102,7 +101,7 @@ HostMatrix integers(const std::vector<int32_t>& values) {
 
 using Bound = std::function<double(int64_t, int64_t)>;
 
-// Live rows within the bound, the others bit for bit as they were.
+// Live rows within the bound, the others unchanged bit for bit.
 struct Comparison {
   const HostMatrix& got;
   const HostMatrix& want;
@@ -140,7 +139,7 @@ std::string shape_name(const testing::TestParamInfo<Shape>& info) {
                      s.placement == Placement::kShifted ? "_shifted" : "");
 }
 
-// Widths of one pack, of every team of warps, of none, and those that no pack divides.
+// Widths of one pack, of every team of warps, of none, and those that are no multiple of a pack.
 std::vector<Shape> row_shapes() {
   std::vector<Shape> all;
   for (const DType storage : {DType::kF32, DType::kBF16}) {
@@ -286,7 +285,7 @@ TEST_P(LlamaOpsNorm, Backward) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsNorm, testing::ValuesIn(row_shapes()), shape_name);
 
-// More rows than one row per chunk, so that chunks are as long as they get.
+// More rows than chunks with one row each, so that chunks are at their longest.
 TEST_F(LlamaOpsOnGpu, NormChunksAreEnoughForFewerRows) {
   Gpu gpu;
   const auto ops = make_ops<LlamaOps>(gpu.ref());
@@ -411,7 +410,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class LlamaOpsSwiglu : public LlamaOpsOnRows {
  protected:
-  // Gates up to 40 and more either way.
+  // Gates up to 40 and more in either direction.
   [[nodiscard]] HostMatrix gate_up() const {
     return random(s_.storage, s_.rows + kSpare, 2 * s_.cols, 1, 20);
   }
@@ -419,7 +418,7 @@ class LlamaOpsSwiglu : public LlamaOpsOnRows {
                                       double d_out = 0) const {
     return {gates.at(row, col), gates.at(row, col + s_.cols), d_out};
   }
-  // Half a step of the type, beside an exact number.
+  // Adds half a step of the type to the error.
   static double rounded(double exact, double error, DType type) {
     return 1.01 * error + (std::abs(exact) + error) * step_of(type) / 2;
   }
@@ -475,7 +474,7 @@ TEST_P(LlamaOpsSwiglu, Backward) {
     }
 }
 
-// Every gate of BF16 from where e^-gate overflows to where it is nothing.
+// Every gate of BF16 from where e^-gate overflows to where it vanishes.
 TEST_F(LlamaOpsOnGpu, SwigluOfAllGates) {
   std::vector<float> gates;
   for (uint32_t bits = 0; bits < 0x10000; ++bits)
@@ -634,7 +633,7 @@ TEST_P(LlamaOpsOnRows, EmbeddingForward) {
 
 class LlamaOpsEmbedding : public LlamaOpsOnRows {};
 
-// Rows of the table without uses, with a few, and with just as many as make a run long, or
+// Rows of the table without uses, with a few, with just enough to make a run long, or with
 // thousands.
 TEST_P(LlamaOpsEmbedding, Backward) {
   enum : size_t { kDOut, kFirst, kUses, kTable };
@@ -642,7 +641,7 @@ TEST_P(LlamaOpsEmbedding, Backward) {
   std::vector<int32_t> first{0}, uses;
   for (size_t v = 0; v < counts.size(); ++v) first.push_back(first.back() + int32_t(counts[v]));
   const int64_t tokens = first.back();
-  // Positions of each row ascend, and rows take turns in the batch.
+  // Positions of each row ascend, and rows alternate in the batch.
   for (size_t v = 0; v < counts.size(); ++v)
     for (int64_t i = 0; i < counts[v]; ++i)
       uses.push_back(int32_t((i * 13 + int64_t(v) * 101) % tokens));

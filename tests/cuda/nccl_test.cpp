@@ -1,4 +1,4 @@
-// Ranks on GPUs: one on the GPU that is there, several over the fake NCCL.
+// Ranks on GPUs: one on the existing GPU, several over the fake NCCL.
 #if defined(MPT_FAKE_CUDA) || defined(MPT_WITH_NCCL)
 
 #include <array>
@@ -6,9 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include "comm/cuda/nccl_transport.h"
 #include "core/bf16.h"
 #include "cuda/device_fixture.h"
+#include "ranks/cuda/nccl_transport.h"
 #include "support/expect_error.h"
 #include "support/free_port.h"
 #ifdef MPT_FAKE_CUDA
@@ -81,7 +81,7 @@ TEST_F(NcclAlone, CarriesHostMemory) {
   EXPECT_NO_THROW(ranks_->gather_host({}, {}));
 }
 
-// Run, recorded, replayed: what a graph holds is read anew, and NCCL does not break the recording.
+// Run, recorded, replayed: a graph rereads its operands, and NCCL does not break the recording.
 TEST_F(NcclAlone, IsRecordedInAGraph) {
   const auto graph = device_->make_graph_capture();
   const Tensor part = on_gpu({0, 0, 0}), half = on_gpu({1, -2, 3.5f}, DType::kBF16),
@@ -101,7 +101,7 @@ TEST_F(NcclAlone, IsRecordedInAGraph) {
     EXPECT_EQ(fetched(sum), values) << step;
     EXPECT_EQ(fetched(sum_of_halves), (std::vector<float>{1, -2, 3.5f})) << step;
   }
-  ranks_->barrier();  // and works outside of it as before
+  ranks_->barrier();  // and still works outside
 }
 
 #ifdef MPT_FAKE_CUDA
@@ -130,7 +130,8 @@ TEST_F(NcclAlone, AFaultThatNcclReportsEndsTheWait) {
   fake_nccl::reset();
 }
 
-// The graph belongs to whoever is told of the failure: nobody could free it if they had to wait.
+// The graph belongs to the thread that receives the failure: nobody could free it if they had to
+// wait.
 TEST_F(NcclAlone, AFailureWaitsForNoGraph) {
   fake_nccl::reset();
   auto graph = device_->make_graph_capture();
@@ -192,7 +193,7 @@ class Nccl : public test::GpuTest {
   }
   // Each in a thread: they wait for each other over TCP.
   void begin() {
-    const int port = test::free_port();  // these tests may run side by side
+    const int port = test::free_port();  // these tests may run in parallel
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([this, rank, port] {
@@ -209,7 +210,7 @@ class Nccl : public test::GpuTest {
   }
   void synchronize() const { check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 
-  // The parts that a rank has, in one allocation: `gap` elements between them.
+  // Returns the parts of a rank, in one allocation, separated by `gap` elements.
   std::vector<Tensor> parts(DType type, const std::array<int64_t, kRanks>& lengths, int64_t gap) {
     const int64_t size = size_of(type);
     int64_t all = 0;

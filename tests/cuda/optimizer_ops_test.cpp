@@ -17,8 +17,8 @@ namespace {
 
 using OptimizerOpsOnGpu = CudaDeviceTest;
 
-// Weights and states after two early steps and one so late that bias corrections are 1, which a lone
-// lane leaves out.
+// Returns weights and states after two early steps and one so late that bias corrections are 1,
+// which a lone lane skips.
 std::vector<uint32_t> updated(const RunSetup& setup, std::unique_ptr<Device> device) {
   OptimizerRun run(setup, combination_shapes(), std::move(device));
   Draws draws(21);
@@ -33,7 +33,7 @@ std::vector<uint32_t> updated(const RunSetup& setup, std::unique_ptr<Device> dev
   return run.everything();
 }
 
-// GEMMs add in an order of their own on each device, so orthogonalized directions are only close.
+// GEMMs add in a different order on each device, so orthogonalized directions are only close.
 bool has_same_bits(const Combination& combination) {
   return !orthogonalization_options(OptimizerConfig(combination.setup.config).rule);
 }
@@ -43,7 +43,7 @@ std::vector<Combination> combinations_with_same_bits() {
   return found;
 }
 
-// A quarter of the list a test, so that they can run at once.
+// A quarter of the list per test, so that they can run in parallel.
 void expect_same_bits_of_quarter(size_t quarter) {
   const std::vector<Combination> all = combinations_with_same_bits();
   for (size_t i = quarter; i < all.size(); i += 4) {
@@ -58,7 +58,7 @@ TEST_F(OptimizerOpsOnGpu, SameBitsSecondQuarter) { expect_same_bits_of_quarter(1
 TEST_F(OptimizerOpsOnGpu, SameBitsThirdQuarter) { expect_same_bits_of_quarter(2); }
 TEST_F(OptimizerOpsOnGpu, SameBitsFourthQuarter) { expect_same_bits_of_quarter(3); }
 
-// Steps of 1e-3 times directions of at most 0.2 sqrt(277); sums of products of the directions, whose
+// Steps of 1e-3 times directions of at most 0.2 sqrt(277); GEMM sums of the directions, whose
 // elements are below 1, differ by some 1e-6 of them.
 TEST_F(OptimizerOpsOnGpu, OrthogonalizedStepsAreClose) {
   int checked = 0;
@@ -81,7 +81,7 @@ TEST_F(OptimizerOpsOnGpu, OrthogonalizedStepsAreClose) {
 
 // --- one rank of several -------------------------------------------------------------------------
 
-// The others' parts stay as they are in memory, on either device: what is compared is one rank's
+// The others' parts keep their values in memory, on either device: the comparison covers one rank's
 // work.
 class SilentOthers final : public Transport {
  public:
@@ -109,7 +109,7 @@ class WorkAtOnce final : public CommStream {
   Event given_ = 0;
 };
 
-// The bytes of a part, of which nothing else need be in memory: by rows.
+// Appends the bytes of a part, row by row; nothing else of it need be in memory.
 void append_bytes(Device& device, const TensorPart& part, std::vector<std::byte>& bytes) {
   const Tensor& t = part.whole.tensor;
   for (int64_t first = part.first; first < part.first + part.count;) {
@@ -129,7 +129,7 @@ struct OfRank {
   double grad_norm = 0;
 };
 
-// What one rank has of weights and states after two steps of its own.
+// Returns one rank's weights and states after two of its own steps.
 OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks,
                       std::unique_ptr<Device> made) {
   Device& device = *made;
@@ -163,7 +163,7 @@ OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks,
   return result;
 }
 
-// Unclipped: the norm's last bits are the device's own.
+// Unclipped: the last bits of the norm depend on the device.
 TEST_F(OptimizerOpsOnGpu, SameBitsOfARanksUnits) {
   const std::vector<Combination> all = combinations_with_same_bits();
   size_t bytes = 0;
@@ -183,8 +183,8 @@ TEST_F(OptimizerOpsOnGpu, SameBitsOfARanksUnits) {
   EXPECT_GT(bytes, 0u);
 }
 
-// A lane sums its own part, so the order is another: all terms are positive, and each of the
-// roundings of either order costs at most 2^-53 of the sum.
+// A lane sums its own part, so the order differs: all terms are positive, and each of the roundings
+// of either order costs at most 2^-53 of the sum.
 TEST_F(OptimizerOpsOnGpu, SumsOfSquares) {
   const auto cpu = make_cpu_device(1);
   for (const DType dtype : {DType::kF32, DType::kBF16})

@@ -1,13 +1,13 @@
-// How far SwiGLU in FP32 is from exact numbers, from the stated errors of a GPU's fast exponential
-// and quotient (docs/numerics.md "Exponential"); the CPU's are smaller. To first order, in rounding
-// errors of FP32, of which a unit of the last place is at most two.
+// Error bounds of SwiGLU in FP32, from the stated errors of a GPU's fast exponential and quotient
+// (docs/numerics.md "Exponential"); the CPU's are smaller. To first order, in rounding errors of
+// FP32, of which a unit in the last place is at most two.
 #pragma once
 
 #include <cmath>
 
 namespace mpt::test {
 
-// Exact numbers of one element.
+// Exact values for one element.
 struct SwigluElement {
   double gate, up, d_out;
 
@@ -17,7 +17,7 @@ struct SwigluElement {
   [[nodiscard]] double d_gate() const { return d_out * up * sigmoid() * of_gate(); }
 
   // Relative errors: the exponential's share of 1 + e^-gate is 1 - s; an addition and a quotient
-  // follow, then two products.
+  // follow, then two multiplications.
   [[nodiscard]] double sigmoid_error() const {
     const double exponential = 2 * (2 + 1.173 * std::abs(gate));
     return (exponential * (1 - sigmoid()) + 1 + 4) * kRounding;
@@ -28,8 +28,8 @@ struct SwigluElement {
   [[nodiscard]] double d_up_error() const {
     return std::abs(d_up()) * (sigmoid_error() + 2 * kRounding) + underflow(d_out * gate);
   }
-  // dy up s: the sigmoid's and two products'. 1 + gate (1 - s): that of s, and those of a
-  // difference, a product and a sum. One product joins them.
+  // dy up s: the errors of the sigmoid and two multiplications. 1 + gate (1 - s): that of s, and
+  // those of a difference, a multiplication and a sum. One multiplication joins them.
   [[nodiscard]] double d_gate_error() const {
     const double s = sigmoid(), factor = d_out * up * s, rest = gate * (1 - s);
     const double of_rest = std::abs(gate) * s * sigmoid_error() +

@@ -1,9 +1,10 @@
-// How far a sum of FP8 products in a tensor core may be off (docs/numerics.md "FP8 GEMMs on a GPU").
+// Error bound for a sum of FP8 products in a tensor core (docs/numerics.md "FP8 GEMMs on a GPU").
 //
-// Derived from Hopper's accumulator, the narrowest there is: it drops the bits of every term, of the
-// sum before the terms of an instruction and of the sum after them that lie more than 13 binary
-// places below the largest of them. Nothing is known of the order of terms, so the largest is taken
-// as large as a partial sum of any order can get: every cut is towards zero, so a partial sum lies
+// Derived from Hopper's accumulator, the narrowest one: from every term, from the sum before the
+// terms of an instruction and from the sum after them, it drops the bits more than 13 binary places
+// below the largest of them. The order of terms is unknown, so the largest is assumed to be as
+// large as a partial sum of any order can get: every truncation is toward zero, so a partial sum
+// lies between minus the sum of all negative and the sum of all positive terms.
 // between minus the sum of all negative and the sum of all positive terms.
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace mpt::test {
 
-// Of a sum that stays in the tensor core.
+// Error of a sum that stays in the tensor core.
 inline double fast_error(std::span<const double> terms) {
   constexpr int kFractionBits = 13;
   constexpr size_t kTermsOfAnInstruction = 32;
@@ -23,12 +24,12 @@ inline double fast_error(std::span<const double> terms) {
   if (most == 0) return 0;
   const double unit = std::ldexp(1.0, std::ilogb(most) - kFractionBits);
   const size_t instructions = (terms.size() + kTermsOfAnInstruction - 1) / kTermsOfAnInstruction;
-  double error = 2 * double(instructions) * unit;  // of the sum before and after each
+  double error = 2 * double(instructions) * unit;  // for the sum before and after each
   for (const double term : terms) error += std::fmod(std::fabs(term), unit);
   return error;
 }
 
-// Of a sum that is promoted to FP32 after every 128 terms.
+// Error of a sum that is promoted to FP32 after every 128 terms.
 inline double promoted_error(std::span<const double> terms) {
   constexpr size_t kTermsToPromotion = 128;
   double error = 0, size = 0;

@@ -7,16 +7,18 @@
 
 #include <gtest/gtest.h>
 
-#include "config/run_inputs.h"
+#include "config/run_data.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "cuda/gpu.h"
 #include "device/cuda/cuda_attention.h"
 #include "device/profiling.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
-#include "train/memory_fit.h"
-#include "train/run_report.h"
-#include "train/spike_guard.h"
-#include "train/training_model.h"
+#include "train/incidents/spike_guard.h"
+#include "train/reports/run_report.h"
+#include "train/resources/memory_fit.h"
+#include "train/step/training_model.h"
 
 namespace mpt::test {
 namespace {
@@ -29,7 +31,8 @@ struct Regime {
 };
 void PrintTo(const Regime& regime, std::ostream* out) { *out << regime.name; }
 
-// Pairs of formats, and every way to round and to decide that takes another path on the device.
+// Pairs of formats, and every kind of rounding and decision that uses a different path on the
+// device.
 const std::vector<Regime> kRegimes{
     {"fp32", {"precision.weights=fp32", "precision.compute=fp32"}},
     {"bf16", {}},
@@ -72,12 +75,12 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
     GpuTest::SetUp();
     write_tiny_data(directory_.path());
   }
-  // Steps are saved at their end only, and nothing is evaluated, unless asked for. FP8 products
-  // need whole sixteens of tokens: a micro-batch has three rows of 16.
+  // Steps are saved only at the end, and nothing is evaluated, unless requested. FP8 GEMMs need a
+  // multiple of 16 tokens: a micro-batch has three rows of 16.
   RunConfig config(const std::string& name, const Overrides& more = {}) const {
     return config_of(name, is_parameterized() ? GetParam().overrides : Overrides{}, more);
   }
-  // The same on the CPU, with products in FP32.
+  // The same on the CPU, with GEMMs in FP32.
   RunConfig exact_config(const std::string& name, Overrides more) const {
     Overrides regime = GetParam().overrides;
     std::erase_if(regime, [](const std::string& key) { return key.starts_with("precision.fp8_"); });
@@ -122,10 +125,10 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The backends differ by the order of sums and by what attention rounds on its way. Each is off
-// from products in FP32 by what rounding to the compute format does to a loss curve, which the CPU
-// alone shows; so they are off from one another by about twice that, and by more only through the
-// luck of one run.
+// The backends differ by the order of sums and by intermediate rounding in attention. Each differs
+// from GEMMs in FP32 by the effect of rounding to the compute format on a loss curve, which the CPU
+// run shows; so they differ from one another by about twice that, and by more only through bad luck
+// of one run.
 TEST_P(CudaTraining, FollowsTheCpu) {
   const auto with = [&](Overrides more) {
     more.insert(more.end(), {"train.steps=8", "checkpoint.every_steps=0"});
@@ -165,7 +168,7 @@ TEST_P(CudaTraining, ContinuesBitForBit) {
   EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));
 }
 
-// Where the times of a step's ranges are taken it is waited for in the middle, and not recorded.
+// A step whose ranges are timed is waited for in the middle, and not recorded.
 TEST_P(CudaTraining, ProfilingChangesNoBits) {
   const RunConfig plain = config("plain"), measured = config("measured");
   train(plain);
@@ -182,7 +185,7 @@ TEST_P(CudaTraining, ProfilingChangesNoBits) {
   EXPECT_EQ(step->calls, 4);
 }
 
-// What was recorded once is what every step does: nothing of a step's own is frozen in it.
+// Every step repeats the recording: no value of a single step is frozen in it.
 TEST_P(CudaTraining, ReplaysWhatItWouldEnqueue) {
   const Overrides steps{"train.steps=4", "schedule.warmup_steps=3"};
   Overrides eager = steps;
@@ -202,8 +205,8 @@ std::vector<Regime> regimes_in_fp8() {
 
 class CudaFp8Training : public CudaTraining {};
 
-// Codes of weights are the same whether they are kept or made again, also when they are replayed
-// and evaluation uses their memory in between.
+// Codes of weights are the same whether kept or recomputed, even if they are replayed and
+// evaluation uses their memory in between.
 TEST_P(CudaFp8Training, CodesOfOneLayerChangeNoBits) {
   const auto with = [&](const std::string& name, const std::string& codes) {
     return config(name, {"device.fp8_weight_codes=" + codes, "eval.every_steps=1"});
@@ -226,8 +229,8 @@ INSTANTIATE_TEST_SUITE_P(Regimes, CudaTraining, testing::ValuesIn(kRegimes),
 
 using CudaRun = CudaTraining;
 
-// Weights and what GEMMs read of them, in bytes a parameter; model/llama_fp8_memory_test.cpp
-// derives them. BF16 GEMMs read BF16 weights as they are stored, padded by 0.002.
+// Weights and the copies that GEMMs read, in bytes per parameter; model/llama_fp8_memory_test.cpp
+// derives them. BF16 GEMMs read BF16 weights as stored, padded by 0.002.
 TEST_F(CudaRun, PlansLessForLowerPrecision) {
   const struct {
     const char* config;
@@ -244,7 +247,7 @@ TEST_F(CudaRun, PlansLessForLowerPrecision) {
   }
 }
 
-// The update is left out on the device, and counted as the CPU counts it.
+// The update is dropped on the device, and counted as on the CPU.
 TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
   const Overrides exploding{"optimizer.lr_additive=1e30",
                             "train.nonfinite_policy=skip_step",
@@ -266,11 +269,11 @@ TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
   const std::vector<int64_t> left_out = skipped(gpu);
   EXPECT_EQ(left_out, skipped(cpu));
   ASSERT_FALSE(left_out.empty());
-  ASSERT_EQ(left_out.back(), 6);  // saved at the run's end; within a row of them nothing is
+  ASSERT_EQ(left_out.back(), 6);  // saved at the run's end; nothing is saved within a row of them
   EXPECT_TRUE(tensors_at(gpu, 6) == tensors_at(gpu, left_out.front() - 1));
 }
 
-// What the device leaves out is what the host finds to stand out.
+// The device drops exactly the updates that the host finds to be spikes.
 TEST_F(CudaRun, LeavesOutSpikes) {
   const RunConfig run =
       config("spikes", {"train.spike_policy=skip_step", "train.spike_window=2", "train.spike_z=0.5",
@@ -304,8 +307,7 @@ TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
   EXPECT_FALSE(metrics.at(3).contains("update_survival"));
 }
 
-// In the lines of the start, the plan and the metrics; a CPU has one attention, of which nothing is
-// said.
+// In the start lines, the plan and the metrics; a CPU has only one attention, so nothing is logged.
 TEST_F(CudaRun, SaysWhichAttentionItUses) {
   const RunConfig gpu = config("gpu"), cpu = config("cpu", {"device.type=cpu"});
   for (const RunConfig& run : {gpu, cpu}) {
@@ -336,8 +338,7 @@ TEST_F(CudaRun, DocumentsTakeCudnnToo) {
 
 #ifdef MPT_FAKE_CUDA
 
-// As many as leave the head-room of the memory that is free, and then no more than planned is
-// taken.
+// Takes as many as leave the head-room of the free memory, and then allocates no more than planned.
 TEST_F(CudaRun, TakesTheRowsThatFitItsFreeMemory) {
   const RunConfig run =
       config("rows", {"batch.seq_len=64", "batch.tokens_per_step=384", "batch.micro_batch_rows=0"});
@@ -358,7 +359,7 @@ TEST_F(CudaRun, TakesTheRowsThatFitItsFreeMemory) {
   fake_cuda::set_device_bytes(int64_t{4} << 30);
 }
 
-// Threads in any order, and work as late as the host allows it: what depends on either has a race.
+// Threads in any order, and work as late as the host allows it: a dependence on either is a race.
 TEST_P(CudaTraining, DependsOnNoOrder) {
   const RunConfig once = config("once"), again = config("again");
   train(once);
@@ -369,7 +370,7 @@ TEST_P(CudaTraining, DependsOnNoOrder) {
   EXPECT_EQ(losses(once), losses(again));
 }
 
-// From the third step on, which is the first that is replayed.
+// From the third step on, which is the first replayed one.
 TEST_F(CudaRun, AStepNeitherAllocatesNorWaitsMoreThanOnce) {
   const auto counted = [&](int64_t steps) {
     const RunConfig run = config(fmt::format("steps{}", steps),
@@ -386,7 +387,7 @@ TEST_F(CudaRun, AStepNeitherAllocatesNorWaitsMoreThanOnce) {
   EXPECT_EQ(more.captures, few.captures);
 }
 
-// The control of ReplaysWhatItWouldEnqueue.
+// Control for ReplaysWhatItWouldEnqueue.
 TEST_F(CudaRun, WithoutGraphsNothingIsRecorded) {
   const auto counted = [&](const std::string& graphs) {
     fake_cuda::reset_counters();

@@ -1,6 +1,6 @@
-// cuDNN itself takes the project's graphs of attention, for GPUs that are described to it: every
-// size that is shipped, odd lengths, both sizes of heads. That shows that there is a plan and what
-// workspace it asks for; not that its kernel computes rightly, which needs the GPU.
+// cuDNN itself accepts the project's attention graphs, for GPUs described to it: every shipped
+// size, odd lengths, both head sizes. That shows that a plan exists and its workspace; not that its
+// kernel computes correctly, which needs the GPU.
 #include <gtest/gtest.h>
 
 #ifdef MPT_WITH_CUDNN
@@ -22,12 +22,12 @@ namespace mpt {
 namespace {
 
 constexpr auto kOn = DeterministicAttention::kOn, kOff = DeterministicAttention::kOff;
-// Whose workspaces device/cuda/attention_workspace.h has.
+// The version whose workspaces are in device/cuda/attention_workspace.h.
 constexpr size_t kVersion = 91900;
 
-// Micro-batches as a configuration has them.
+// Returns a configuration's micro-batches.
 AttentionShape shape_of(const std::string& config, std::vector<std::string> overrides = {}) {
-  overrides.emplace_back("device.type=cpu");  // no GPU is asked for
+  overrides.emplace_back("device.type=cpu");  // needs no GPU
   const RunConfig run =
       load_run_config(fmt::format("{}/configs/{}.json", MPT_SOURCE_DIR, config), overrides);
   return {.batch = run.batch.rows_per_micro_batch(),
@@ -41,7 +41,7 @@ std::vector<AttentionShape> shipped_shapes() {
   std::vector<AttentionShape> shapes;
   for (const char* size : {"60m", "130m", "350m", "1b"})
     shapes.push_back(shape_of(fmt::format("{}_bf16", size)));
-  // Rows as configs/base/family.json has them.
+  // Rows as in configs/base/family.json.
   shapes.push_back(shape_of("60m_bf16", {"batch.seq_len=256", "batch.micro_batch_rows=32"}));
   for (const char* size : {"nano", "pico"})
     shapes.push_back(shape_of(fmt::format("{}_bf16", size)));
@@ -54,7 +54,7 @@ const std::vector<AttentionShape> kOtherShapes{{128, 1024, 16, 16, 64},
                                                {3, 129, 2, 2, 64},
                                                {3, 256, 2, 2, 128},
                                                {2, 1000, 4, 4, 128}};
-// SmolLM2-135M, Llama-3.2-1B and 3B, one head of keys, and as many query heads as three.
+// SmolLM2-135M, Llama-3.2-1B and 3B, one key head, and as many query heads as three.
 const std::vector<AttentionShape> kGroupedQueries{{4, 2048, 9, 3, 64},
                                                   {2, 4096, 32, 8, 64},
                                                   {2, 1024, 24, 8, 128},
@@ -69,7 +69,7 @@ const std::vector<AttentionShape> kDocuments{
     {3, 129, 4, 1, 64, AttentionScope::kDocument},
     {2, 1000, 6, 2, 128, AttentionScope::kDocument},
 };
-// cuDNN 9.19 has no deterministic plan for them on Blackwell, 9.26 has.
+// cuDNN 9.19 has no deterministic plan for them on Blackwell; 9.26 does.
 constexpr size_t kFirstOnBlackwell = 92600;
 
 std::string text_of(const SdpaKey& key) {
@@ -116,7 +116,7 @@ class SdpaPlans : public testing::TestWithParam<test::PublishedGpu> {
       return;
     }
     EXPECT_LE(bytes, estimate) << text_of(key);
-    // Another version may need less, and a plan less than it says.
+    // Another version may need less, and a plan less than it states.
     if (GetParam().capability == 90 && cudnnGetVersion() / 100 == kVersion / 100) {
       EXPECT_EQ(bytes, estimate) << text_of(key);
     }
@@ -147,8 +147,8 @@ TEST_P(SdpaPlans, WithinDocuments) {
   }
 }
 
-// The one length that cuDNN refuses, in backward: attention is by GEMMs then, and a plan without a
-// GPU knows it too.
+// The only length that cuDNN refuses, in backward: attention then uses GEMMs, which a plan without
+// a GPU knows too.
 TEST_P(SdpaPlans, NoneForOneToken) {
   const AttentionShape shape{
       .batch = 2, .seq_len = 1, .heads = 2, .key_value_heads = 2, .head_dim = 64};

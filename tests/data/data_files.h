@@ -1,5 +1,5 @@
-// What the data tests share: fresh directories, generated text, files, gzip, shards, and errors by
-// their message.
+// Shared by the data tests: fresh directories, generated text, files, gzip, shards, and errors by
+// message.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 #include <zstd.h>
 
 #include "core/check.h"
-#include "data/corpus/tokenizer_training.h"
 #include "data/token_shard.h"
+#include "text/tokenizer_training.h"
 
 namespace mpt::test {
 
@@ -34,7 +34,7 @@ struct DirectoryCleaner {
 };
 inline DirectoryCleaner directory_cleaner;
 
-// An empty directory that no other test uses.
+// Returns an empty directory that no other test uses.
 inline std::string fresh_directory() {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   static int number = 0;
@@ -78,7 +78,7 @@ inline std::string zstd(std::string_view content) {
   return out;
 }
 
-// The message of the Error that `action` must throw.
+// Returns the message of the Error that `action` must throw.
 inline std::string error_of(const std::function<void()>& action) {
   try {
     action();
@@ -97,7 +97,7 @@ inline void expect_error(const std::function<void()>& action,
         << "'" << part << "' is missing in: " << message;
 }
 
-// Words of a small made-up language, in sentences; deterministic on every platform.
+// Returns words of a small made-up language, in sentences; deterministic on every platform.
 inline std::string generated_text(uint32_t seed, int words) {
   std::mt19937 random(
       seed);  // its sequence is fixed by the standard; distributions are not, so none is used
@@ -128,7 +128,7 @@ inline std::string write_shard(const std::string& path, const std::vector<int32_
   return path;
 }
 
-// A tokenizer of 320 pieces, trained once per process.
+// Returns a tokenizer of 320 pieces, trained once per process.
 inline const std::string& small_tokenizer() {
   static const std::string path = [] {
     const std::string directory = fresh_directory();

@@ -1,4 +1,4 @@
-// Sequences and batches: what each row holds, independence of batch size, exact seeks, epochs,
+// Sequences and batches: the contents of each row, independence of batch size, exact seeks, epochs,
 // errors of the thread.
 #include "data/dataloader.h"
 
@@ -6,8 +6,10 @@
 #include <set>
 
 #include "data/data_files.h"
+#include "data/document_index.h"
 #include "data/manifest.h"
 #include "data/sequence_source.h"
+#include "data/shuffle.h"
 #include "data/token_stream.h"
 
 namespace mpt {
@@ -130,7 +132,7 @@ TEST(SequenceSource, GoldenOrder) {
 TEST(SequenceSource, VocabularyIsCheckedWhereTokensAreRead) {
   const std::string directory = fresh_directory();
   SequenceOptions options = counting_options(write_counting_shards(directory));
-  options.vocab_size = 520;  // tokens 520 and up stand in part_3 (504 to 599)
+  options.vocab_size = 520;  // part_3 (504 to 599) holds tokens 520 and up
   options.shuffle = Shuffle::kNo;
   const SequenceSource source(options);
   EXPECT_NO_THROW(row_of(source, 50));
@@ -249,7 +251,7 @@ TEST(SequenceSource, ChecksTheManifestBesideTheShards) {
   expect_error([&] { SequenceSource source(options); }, {"99 tokens", "lists 100"});
 }
 
-// All tokens and targets of `rows` sequences from `first`, through batches of some size.
+// Returns all tokens and targets of `rows` sequences from `first`, through batches of some size.
 Tokens stream_through(const std::shared_ptr<const SequenceSource>& source,
                       const DataLoader::Options& options, int64_t batches) {
   DataLoader loader(source, options);

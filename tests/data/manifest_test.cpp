@@ -2,7 +2,7 @@
 #include "data/manifest.h"
 
 #include "data/data_files.h"
-#include "data/token_stream.h"
+#include "data/document_index.h"
 
 namespace mpt {
 namespace {

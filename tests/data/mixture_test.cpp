@@ -1,5 +1,5 @@
 // The order of rows in a mixture: its shares over any 1,000 rows, each corpus in its own order, and
-// what a continued run keeps.
+// the part that a resumed run keeps.
 #include "data/mixture.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ using Tokens = std::vector<int32_t>;
 
 MixtureOrder order_of(const CycleShares& shares) { return MixtureOrder({{0, shares}}); }
 
-// Shares of 1 to 12 corpora, many of them small.
+// Returns shares of 1 to 12 corpora, many of them small.
 std::vector<CycleShares> many_shares() {
   std::vector<CycleShares> all{{{"a", 1000}}, {{"a", 999}, {"b", 1}}, {{"a", 500}, {"b", 500}}};
   test::Draws draws(5);
@@ -71,8 +71,8 @@ TEST(Shares, AddUpToACycleAndAreOffByLessThanARow) {
   }
 }
 
-// Two cycles and a bit: the rows of each corpus come in order, and are never off their share by a
-// row. So a window of 1,000 rows, wherever it begins, holds exactly the shares.
+// A little more than two cycles: the rows of each corpus come in order, and never deviate from
+// their share by a row. So any window of 1,000 rows holds exactly the shares.
 TEST(MixtureOrder, KeepsEveryCorpusWithinARowOfItsShare) {
   for (const CycleShares& shares : many_shares()) {
     const MixtureOrder order = order_of(shares);
@@ -119,10 +119,10 @@ TEST(MixtureOrder, ThatIsContinuedKeepsWhatWasRead) {
   EXPECT_EQ(order_of(third).continuing(former, 2700),
             MixtureOrder({{0, even}, {2000, mostly_a}, {2700, third}}));
   EXPECT_EQ(former.continuing(former, 2000), former);
-  // A phase with the shares of the one before it begins its own cycle, also where it is resumed.
+  // A phase with the same shares as the previous one begins its own cycle, even if resumed there.
   const MixtureOrder alike({{0, even}, {2000, even}});
   EXPECT_EQ(alike.continuing(alike, 2000), alike);
-  // The end of a phase moved: no cycle begins anew at row 700.
+  // The end of a phase moved: no new cycle begins at row 700.
   EXPECT_EQ(MixtureOrder({{0, even}, {3000, mostly_a}}).continuing(former, 700),
             MixtureOrder({{0, even}, {3000, mostly_a}}));
   const MixtureOrder later = order_of(third).continuing(former, 1999);
@@ -157,7 +157,7 @@ std::shared_ptr<const SequenceSource> corpus_from(int32_t first, int64_t tokens)
       SequenceOptions{.patterns = {path}, .seq_len = 10, .seed = 3, .vocab_size = 60000});
 }
 
-// Every row of a mixture is the row of its corpus, epochs and all, whoever reads which of them.
+// Every row of a mixture is the row of its corpus, including epochs, regardless of who reads it.
 TEST(Mixture, HasTheRowsOfItsCorpora) {
   const auto small = corpus_from(0, 101), large = corpus_from(20000, 20001);
   const auto mixture =
@@ -183,7 +183,7 @@ TEST(Mixture, HasTheRowsOfItsCorpora) {
   }
 }
 
-// What `data.train` without names means: nothing about its rows is new.
+// `data.train` without names: its rows are unchanged.
 TEST(Mixture, OfOneCorpusIsThatCorpus) {
   const auto source = corpus_from(0, 611);
   const Mixture mixture({{"", source}}, order_of(shares_of({{"", 1}})));

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "data/sequence_source.h"
+#include "data/shuffle.h"
 
 namespace mpt {
 namespace {

@@ -1,11 +1,12 @@
-// Rows that know their documents, and best-fit packing: what each row holds, that nothing is lost
-// or repeated, and that the plan depends on the indices alone.
+// Rows that know their documents, and best-fit packing: the contents of each row, that nothing is
+// lost or repeated, and that the plan depends only on the indices.
 #include <map>
 #include <set>
 
 #include "data/data_files.h"
 #include "data/dataloader.h"
 #include "data/sequence_source.h"
+#include "data/shuffle.h"
 #include "support/captured_log.h"
 
 namespace mpt {
@@ -15,8 +16,8 @@ using test::expect_error;
 using test::fresh_directory;
 using Tokens = std::vector<int32_t>;
 
-// Shards of 40 (or so many) tokens that count up from 0, so that a token is its place in the stream; documents
-// of these lengths follow `head` tokens that belong to none.
+// Shards of `of_shard` tokens that count up from 0, so that a token is its position in the stream;
+// documents of these lengths follow `head` tokens outside any document.
 struct Corpus {
   std::string pattern;
   std::set<int64_t> begins;
@@ -51,7 +52,7 @@ struct Corpus {
             .vocab_size = 60000,
             .pad_token = 59999};
   }
-  // Of the document that holds a token.
+  // Returns the beginning of the document that contains a token.
   [[nodiscard]] int64_t begin_of(int64_t token) const {
     const auto after = begins.upper_bound(token);
     return after == begins.begin() ? 0 : *std::prev(after);
@@ -79,7 +80,7 @@ PackedRow packed_row(const SequenceSource& source, int64_t sequence) {
 }
 
 TEST(DocumentRows, BeginWhereTheirDocumentsDo) {
-  // Documents at 3 (after tokens of none), 5, 6 and 14, the last across two shards.
+  // Documents at 3 (after tokens outside any), 5, 6 and 14, the last across two shards.
   const Corpus corpus({2, 1, 8, 30}, 3);
   SequenceOptions options = corpus.options(8);
   options.attention = AttentionScope::kDocument;
@@ -107,7 +108,7 @@ TEST(DocumentRows, HaveNoTargetBeyondADocumentThatEndsWithTheRow) {
   EXPECT_EQ(packed_row(source, 1).begins, Tokens(8, 0));
 }
 
-// Every token, every target and every beginning of rows of any kind, and their count.
+// Expects every token, every target and every beginning of rows of any kind, and their count.
 void expect_rows_of(const Corpus& corpus, const SequenceSource& source) {
   const bool apart = source.attention() == AttentionScope::kDocument;
   for (int64_t s = 0; s < source.sequences(); ++s) {
@@ -142,7 +143,7 @@ TEST(DocumentRows, OfManyDocumentsAreRight) {
   }
 }
 
-// How often each token of the stream is an input or a target.
+// Counts how often each token of the stream is an input or a target.
 struct Uses {
   std::map<int64_t, int> inputs, targets;
   explicit Uses(const SequenceSource& source) {
@@ -179,7 +180,7 @@ TEST(BestFit, UsesEveryTokenOnce) {
   }
 }
 
-// With attention over rows the same plan, and targets across documents too.
+// With attention over rows: the same plan, and targets across documents too.
 TEST(BestFit, DoesNotDependOnAttention) {
   const Corpus corpus = many_documents(3);
   SequenceOptions options = corpus.options(30);
@@ -195,7 +196,7 @@ TEST(BestFit, DoesNotDependOnAttention) {
 
 TEST(BestFit, TakesTheRowWithTheLeastRoom) {
   // Rows of 9 tokens: 5 and 6 open two rows with room for 4 and 3; 3 goes to the second, 4 to the
-  // first; 20 is cut into 9, 9 (each sharing a token with the next) and 4; 5 joins the 4.
+  // first; 20 is split into 9, 9 (each sharing a token with the next) and 4; 5 joins the 4.
   SequenceOptions options = Corpus({5, 6, 3, 4, 20, 5}).options(8);
   options.packing = Packing::kBestFit;
   const SequenceSource source(options);
@@ -263,7 +264,7 @@ TEST(BestFit, ClosesTheFullestOfTooManyRows) {
   constexpr int64_t kCapacity = 4001;
   std::mt19937 random(8);
   std::vector<int64_t> lengths;
-  // Nothing of the first 1,500 shares a row with another.
+  // None of the first 1,500 shares a row with another.
   for (int i = 0; i < 1500; ++i) lengths.push_back(2100 + random() % 1000);
   for (int i = 0; i < 1500; ++i) lengths.push_back(1 + random() % 2000);
   struct Open {

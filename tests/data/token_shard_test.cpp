@@ -61,7 +61,7 @@ TEST(TokenShard, AppendsInPiecesHashAsAtOnce) {
   EXPECT_EQ(test::read_text(directory + "/pieces.bin"), test::read_text(whole.path()));
 }
 
-// Dropped without commit(), before and after it, and with more behind what was saved.
+// Dropped without commit(), before and after it, and with more after the saved part.
 TEST(TokenShard, GoesOnBehindWhatWasSaved) {
   const std::string directory = fresh_directory();
   for (const TokenWidth width : {TokenWidth::kUint16, TokenWidth::kUint32}) {
@@ -153,7 +153,7 @@ TEST(TokenShard, WrongSizesMissingFilesAndDirectories) {
   expect_error([&] { TokenShard shard(directory); }, {directory, "directory"});
 }
 
-// Within a page of memory as beyond it.
+// Within a page of memory and beyond it.
 TEST(TokenShard, OneThatShrinksIsAnErrorThatNamesIt) {
   for (const int64_t tokens : {100, 100'000}) {
     const std::string path =
@@ -168,7 +168,7 @@ TEST(TokenShard, OneThatShrinksIsAnErrorThatNamesIt) {
   }
 }
 
-// Thousands of shards where few files may be open, as in a container.
+// Thousands of shards under a low limit on open files, as in a container.
 TEST(TokenShard, MoreThanFilesThatMayBeOpenAreRead) {
   const std::string path =
       test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(100, 0, 100));
@@ -208,7 +208,7 @@ TEST(TokenShard, Uint32TokenAboveInt32IsAnErrorNotNegative) {
 TEST(TokenShard, OffsetsHave64Bits) {
   const std::string path = fresh_directory() + "/sparse.bin";
   const int64_t tokens =
-      1'200'000'000;  // 2.4 GB of uint16, of which only the ends take room on the disk
+      1'200'000'000;  // 2.4 GB of uint16, only the ends of which take up disk space
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0644);
   const int32_t header[3] = {20240520, 1, static_cast<int32_t>(tokens)};
   const uint16_t last[2] = {123, 456};

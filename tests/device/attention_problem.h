@@ -1,4 +1,4 @@
-// Inputs and outputs of both passes of attention, and what every implementation must make of them.
+// Inputs and outputs of both passes of attention, and the results required of every implementation.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@
 
 namespace mpt::test {
 
-// Guarded between and behind the rows.
+// With guards between and after the rows.
 struct AttentionProblem {
   struct Draw {
     double spread = 1.0;  // of queries and keys
-    int64_t padding = 3;  // elements between rows; none between those of log_sum_exp where it is 0
+    int64_t padding = 3;  // elements between rows; if 0, none between those of log_sum_exp either
   };
 
   AttentionShape shape;
@@ -48,7 +48,7 @@ struct AttentionProblem {
     for (HostMatrix* written : {&out, &d_qkv}) written->fill([](int64_t, int64_t) { return NAN; });
     log_sum_exp.fill([](int64_t, int64_t) { return NAN; });
   }
-  // Every sequence is cut at these positions, each one token later than the one before it.
+  // Splits every sequence at these positions, each one token later than in the previous one.
   void cut_at(const std::vector<int64_t>& positions) {
     shape.scope = AttentionScope::kDocument;
     for (int64_t b = 0; b < shape.batch; ++b)
@@ -110,22 +110,22 @@ inline void expect_within(const Bounded& expected, const AttentionSlice& found, 
           << found.name << " of token " << t << " dim " << d;
 }
 
-// An implementation: what it does to a problem, and what it rounds on the way beside the O it
-// stores.
+// An implementation: how it runs a problem, and its intermediate roundings in addition to that of
+// the stored O.
 struct AttentionUnderTest {
   std::function<void(AttentionProblem&)> run;  // both passes
   double bf16_operand = 0;                     // StoredRoundings with bf16 storage
   double bf16_d_p = 0;
-  double bf16_reader = 0;  // of what each of several readers of the same keys adds to dK and dV
+  double bf16_reader = 0;  // of each reader's share of dK and dV, if readers share keys
 };
 
-// What one of several readers of the same keys adds, stored before it is added.
+// Contribution of one of several readers of the same keys, stored before it is added.
 inline void store_reader(Bounded& part, double rounding) {
   for (size_t i = 0; i < part.value.data.size(); ++i)
     part.error.data[i] += rounding * (std::fabs(part.value.data[i]) + part.error.data[i]);
 }
 
-// Adds what another reader of the same keys makes of it; each addition rounds once.
+// Adds the contribution of another reader of the same keys; each addition rounds once.
 inline void add_reader(Bounded& sum, const Bounded& more) {
   for (size_t i = 0; i < sum.value.data.size(); ++i) {
     sum.value.data[i] += more.value.data[i];
@@ -188,8 +188,8 @@ inline void expect_forward_and_backward(const AttentionUnderTest& tested, Attent
   EXPECT_EQ(p.d_out, d_out);
 }
 
-// Where documents begin, in rows of some tokens: everywhere, at and around the edges of tiles, one
-// long document between short ones, nowhere.
+// Returns where documents begin, in rows of some tokens: everywhere, at and around the edges of
+// tiles, one long document between short ones, nowhere.
 inline std::vector<std::vector<int64_t>> document_cuts(int64_t tokens) {
   std::vector<int64_t> everywhere;
   for (int64_t t = 1; t < tokens; ++t) everywhere.push_back(t);
@@ -206,7 +206,7 @@ inline void expect_within_documents(const AttentionUnderTest& tested, const Atte
   }
 }
 
-// One document a row has the bits of no documents.
+// One document per row has the bits of no documents.
 inline void expect_one_document_is_a_row(const AttentionUnderTest& tested,
                                          const AttentionShape& shape, DType dtype) {
   AttentionProblem rows(shape, dtype), documents(shape, dtype);
@@ -218,7 +218,7 @@ inline void expect_one_document_is_a_row(const AttentionUnderTest& tested,
   EXPECT_EQ(rows.d_qkv, documents.d_qkv);
 }
 
-// Query heads per head of keys: 2, 3, and all.
+// Query heads per key head: 2, 3, and all.
 inline std::vector<AttentionShape> grouped_shapes(int64_t tokens, int64_t head_dim) {
   std::vector<AttentionShape> shapes;
   for (const auto& [heads, key_value_heads] : {std::pair{4, 2}, {6, 2}, {3, 1}})
@@ -230,7 +230,7 @@ inline std::vector<AttentionShape> grouped_shapes(int64_t tokens, int64_t head_d
   return shapes;
 }
 
-// Scores far beyond what exp can take: +-1e4.
+// Scores far beyond the range of exp: +-1e4.
 inline void expect_large_scores(const AttentionUnderTest& tested, DType dtype) {
   AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .key_value_heads = 2, .head_dim = 16},
                      dtype, {.spread = 70.0});
@@ -260,7 +260,7 @@ inline AttentionProblem run_one_dominant_key(const AttentionUnderTest& tested, f
   return p;
 }
 
-// No token sees a later one: changing the last tokens leaves the bits of the rows before them.
+// No token sees a later one: changing the last tokens preserves the bits of the rows before them.
 inline void expect_causal(const AttentionUnderTest& tested, DType dtype) {
   AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .key_value_heads = 2, .head_dim = 24},
                      dtype),

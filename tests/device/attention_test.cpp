@@ -22,7 +22,7 @@ using test::HeadInputs;
 using test::NaiveAttention;
 using Problem = test::AttentionProblem;
 
-// With each way to sum products of BF16 numbers; where the processor has no AMX, its instructions
+// Covers each way to sum products of BF16 numbers; if the processor has no AMX, its instructions
 // are emulated.
 class CpuAttentionTest : public testing::TestWithParam<Bf16Products> {
  protected:
@@ -95,8 +95,8 @@ TEST_P(CpuAttentionTest, OneDocumentIsARow) {
       test::expect_one_document_is_a_row(tested_, shape, dtype);
 }
 
-// A document that begins where a tile does has the bits of a sequence of its own, whatever stands
-// before and after it: the same tiles are added in the same order.
+// A document that begins at a tile boundary has the bits of a separate sequence, whatever precedes
+// and follows it: the same tiles are added in the same order.
 TEST_P(CpuAttentionTest, ADocumentAtATilesEdgeIsASequence) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t length : {64, 100, 128}) {
@@ -177,7 +177,7 @@ TEST_P(CpuAttentionTest, ThreadsDoNotMatter) {
     }
 }
 
-// Heads and sequences are computed alone: the bits of one do not depend on its neighbours.
+// Heads and sequences are computed separately: the bits of one do not depend on its neighbors.
 TEST_P(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
   Problem p({.batch = 2, .seq_len = 50, .heads = 2, .key_value_heads = 2, .head_dim = 8},
             DType::kF32);
@@ -196,7 +196,7 @@ TEST_P(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
   }
 }
 
-// Each way has its own low bits on BF16 tensors; FP32 ones are multiplied as they are.
+// Each way has its own low bits on BF16 tensors; FP32 ones are multiplied unchanged.
 TEST_P(CpuAttentionTest, ProductsAreThoseAskedFor) {
   const AttentionShape shape{
       .batch = 1, .seq_len = 200, .heads = 2, .key_value_heads = 1, .head_dim = 64};
@@ -262,7 +262,7 @@ TEST_P(CpuAttentionTest, PlansWhatItAllocates) {
   }
 }
 
-// The oracle itself: its gradients are the finite differences of its output.
+// Tests the oracle itself: its gradients are the finite differences of its output.
 double weighted_output(const HeadInputs& in) {
   const NaiveAttention naive({in.q.rows, in.q.cols}, in, {});
   double sum = 0;

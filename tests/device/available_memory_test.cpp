@@ -1,4 +1,4 @@
-// What control groups leave of a machine's memory, of both versions, in and outside containers.
+// Memory of a machine available under control groups, of both versions, in and outside containers.
 #include "device/cpu/available_memory.h"
 
 #include <filesystem>

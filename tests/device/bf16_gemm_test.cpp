@@ -1,5 +1,5 @@
-// GEMMs by instructions for pairs of BF16 numbers: the bits that docs/numerics.md "Products of BF16
-// numbers" defines, for every layout, type and size class. Where the processor has no AMX, its
+// GEMMs by instructions for pairs of BF16 numbers: the bits defined by docs/numerics.md "Products
+// of BF16 numbers", for every layout, type and size class. If the processor has no AMX, its
 // instructions are emulated.
 #if defined(__x86_64__)
 
@@ -181,7 +181,7 @@ TEST_P(Bf16Gemm, WithoutTermsOrResult) {
   expect_bits({.m = 0, .n = 5, .k = 3, .types = {DType::kBF16, DType::kBF16, DType::kF32}});
 }
 
-// What is not exact in BF16 is multiplied as before.
+// Operands that are not exact in BF16 are multiplied as before.
 TEST_P(Bf16Gemm, Fp32OperandsStayFp32) {
   const GemmProblem p{.m = 7, .n = 9, .k = 300, .types = {DType::kF32, DType::kBF16, DType::kF32}};
   const auto run = [&](Bf16Products products) {
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, Bf16Gemm,
                          testing::Values(Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16),
                          [](const auto& products) { return std::string(name_of(products.param)); });
 
-// --- the choice ----------------------------------------------------------------------------------
+// --- choice --------------------------------------------------------------------------------------
 
 TEST(Bf16Choice, IsStoredUnlessItIsTheUsualOne) {
   EXPECT_TRUE(make_cpu_device(1)->gemm().choices().empty());
@@ -241,7 +241,7 @@ TEST(Bf16Choice, AutoGoesOnAsBefore) {
   EXPECT_TRUE(device->gemm().choices().empty());
 }
 
-// What auto takes is there, and is AMX where AMX is.
+// The choice of auto is available, and is AMX if AMX is available.
 TEST(Bf16Choice, AutoTakesWhatThereIs) {
   const Bf16Products fastest = fastest_bf16_products();
   EXPECT_EQ(why_no_bf16_products(fastest), "");

@@ -1,4 +1,4 @@
-// Memory, copies, iteration and tile products of the CPU backend.
+// Memory, copies, iteration and tile GEMMs of the CPU backend.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -9,7 +9,7 @@
 
 #include "device/backends.h"
 #include "device/cpu/cpu_exec.h"
-#include "device/cpu/gemm_kernel.h"
+#include "device/cpu/tile_gemm.h"
 #include "support/draws.h"
 #include "support/expect_error.h"
 #include "support/host_matrix.h"

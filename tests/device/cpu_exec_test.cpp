@@ -1,4 +1,4 @@
-// The CPU's ways through rows, with and without knowledge of their memory.
+// The CPU's iteration over rows, with and without knowledge of their memory.
 #include "device/cpu/cpu_exec.h"
 
 #include <numeric>

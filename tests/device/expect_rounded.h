@@ -1,5 +1,5 @@
-// A stored result against its exact value: what rounding can make of anything within the error of
-// the computation.
+// A stored result compared with its exact value: rounding of any value within the error of the
+// computation is accepted.
 #pragma once
 
 #include <gtest/gtest.h>

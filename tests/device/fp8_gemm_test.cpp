@@ -1,4 +1,4 @@
-// FP8 products of the CPU against FP64 dot products of the decoded operands.
+// FP8 GEMMs of the CPU against FP64 dot products of the decoded operands.
 #include <array>
 #include <cmath>
 #include <vector>
@@ -46,7 +46,7 @@ using test::Fp8Problem;
 class Fp8GemmOf : public testing::TestWithParam<Fp8Problem> {};
 
 TEST_P(Fp8GemmOf, IsTheScaledDotProduct) {
-  // k products and sums in FP32.
+  // k multiplications and additions in FP32.
   test::expect_fp8_product(*make_cpu_device(2), GetParam(), [](std::span<const double> terms) {
     return double(terms.size()) * 0x1p-24 * test::sum_of_sizes(terms);
   });

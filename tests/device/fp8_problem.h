@@ -1,4 +1,4 @@
-// Products of random FP8 codes with scales on any device, against FP64 dot products of the decoded
+// GEMMs of random FP8 codes with scales on any device, against FP64 dot products of the decoded
 // operands.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace mpt::test {
 
-// By the definition of the formats, not by the way the program decodes.
+// By the definition of the formats, not by the program's decoder.
 inline double value_of_fp8(DType type, uint32_t code) {
   const bool e4m3 = type == DType::kE4M3;
   const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
@@ -60,7 +60,7 @@ inline double sum_of_sizes(std::span<const double> terms) {
   return size;
 }
 
-// `sum_error`: by how much the sum of the terms, products of the codes' values, may be off.
+// `sum_error`: error bound of the sum of the terms, which are products of the codes' values.
 inline void expect_fp8_product(Device& device, const Fp8Problem& p,
                                double (*sum_error)(std::span<const double> terms)) {
   SCOPED_TRACE(p.name);
@@ -98,7 +98,7 @@ inline void expect_fp8_product(Device& device, const Fp8Problem& p,
       const double sum = std::accumulate(terms.begin(), terms.end(), 0.0);
       const double scale = double(inv_a.at(0, 0)) * double(inv_b.at(0, 0));
       const double start = p.accumulate == Accumulate::kYes ? double(before.at(r, c)) : 0.0;
-      // And three operations in FP32: the product of the scales, its application and the addition.
+      // Plus three operations in FP32: the product of the scales, its application and the addition.
       const double bound =
           scale * sum_error(terms) + 3 * 0x1p-24 * (scale * sum_of_sizes(terms) + std::fabs(start));
       ASSERT_TRUE(is_rounded(d.at(r, c), start + scale * sum, bound, p.d)) << r << "," << c;

@@ -1,4 +1,4 @@
-// Matrix products of random operands on any device, against FP64.
+// GEMMs of random operands on any device, against FP64.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct GemmOperands {
         b(p.transpose_b == Transpose::kNo ? gemm_operand(p.types[1], p.k, p.n, p, 2)
                                           : gemm_operand(p.types[1], p.n, p.k, p, 2)),
         d(gemm_operand(p.types[2], p.m, p.n, p, 3)) {}
-  // Of these operands where a device works in host memory, or of their copies on it.
+  // With these operands if a device works in host memory, or with their copies on it.
   [[nodiscard]] GemmCall call(const GemmProblem& p) const { return call_of(p, a, b, d); }
   static GemmCall call_of(const GemmProblem& p, const Tensor& a, const Tensor& b, const Tensor& d) {
     return {.a = a,
@@ -53,7 +53,8 @@ struct GemmOperands {
   }
 };
 
-// The product in FP64, and the sum of the sizes of its terms, from which the tolerance follows.
+// The exact result in FP64, and the sum of the sizes of its terms, from which the tolerance
+// follows.
 struct ExactSum {
   double value, size;
 };
@@ -71,8 +72,8 @@ inline ExactSum exact_element(const GemmProblem& p, const GemmOperands& x, int64
   return sum;
 }
 
-// k products and as many additions in fp32, in any order; operands rounded to TF32 first where that
-// is asked for (two roundings to 11 significant bits).
+// k multiplications and as many additions in fp32, in any order; operands rounded to TF32 first if
+// requested (two roundings to 11 significant bits).
 inline double error_bound(const GemmProblem& p, const ExactSum& exact) {
   const double operands = p.multiply == Multiply::kTf32 ? 0x1p-10 : 0;
   return (double(p.k + 1) * 0x1p-24 + operands) * exact.size;

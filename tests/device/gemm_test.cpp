@@ -1,5 +1,5 @@
-// Matrix products of the CPU against FP64: every transpose, type and size class, accumulation,
-// strided operands.
+// GEMMs of the CPU against FP64: every transpose, type and size class, accumulation, strided
+// operands.
 #include "device/gemm.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ TEST_F(CpuGemmTest, LargeEnoughForSeveralBlocks) {
                  .types = {type, type, type}});
 }
 
-// An empty sum is 0, or what D held.
+// An empty sum is 0, or the previous D.
 TEST_F(CpuGemmTest, WithoutTerms) {
   for (const Transpose ta : kTransposes)
     for (const Transpose tb : kTransposes)
@@ -104,7 +104,7 @@ TEST_F(CpuGemmTest, WithoutResult) {
   }
 }
 
-// Without accumulation what D held does not matter, not even a NaN.
+// Without accumulation the previous D does not matter, not even a NaN.
 TEST_F(CpuGemmTest, OverwritesWhatWasThere) {
   for (const DType type : kTypes) {
     const GemmProblem p{.m = 9, .n = 11, .k = 13, .types = {type, type, type}};
@@ -116,7 +116,7 @@ TEST_F(CpuGemmTest, OverwritesWhatWasThere) {
   }
 }
 
-// Two accumulating calls equal one over the sum, wide results included.
+// Two accumulating calls equal one over the sum, including wide results.
 TEST_F(CpuGemmTest, AccumulatingTwiceIsTheSum) {
   GemmProblem p{.m = 2, .n = 3000, .k = 8, .accumulate = Accumulate::kYes};
   GemmOperands x(p);
@@ -178,7 +178,7 @@ TEST_F(CpuGemmTest, WithoutScratchIsALogicError) {
   EXPECT_THROW(device_->gemm().run(y.call(q)), LogicError);
 }
 
-// A reservation for fewer rows, columns or terms does not do for one whose sums must be kept.
+// A reservation for fewer rows, columns or terms is not enough for one whose sums must be kept.
 TEST_F(CpuGemmTest, TooLittleScratchIsALogicError) {
   const auto problem = [](int64_t rows) {
     return GemmProblem{
@@ -189,7 +189,7 @@ TEST_F(CpuGemmTest, TooLittleScratchIsALogicError) {
   EXPECT_THROW(device_->gemm().run(large.call(problem(800))), LogicError);
 }
 
-// One reservation for several calls suffices for each, and is planned as it is taken.
+// One reservation for several calls suffices for each, and is planned as it is allocated.
 TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
   std::vector<GemmProblem> problems;
   for (const int64_t size : {3, 40, 17})
@@ -216,7 +216,7 @@ TEST_F(CpuGemmTest, SeveralThreads) {
         {.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
 }
 
-// D as cpu_kernels.h defines it: parts of equal length, each a chain of fused multiply-adds.
+// D as defined by cpu_kernels.h: parts of equal length, each a chain of fused multiply-adds.
 float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv, int64_t row,
                    int64_t col) {
   constexpr int64_t kLongest = 256;
@@ -235,8 +235,8 @@ float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv,
   return d;
 }
 
-// Sizes about those of the kernel's blocks and panels, and of what is packed at once; threads
-// change no bits.
+// Sizes around those of the kernel's blocks and panels, and of a packed part; threads change no
+// bits.
 TEST_F(CpuGemmTest, SumsHaveTheBitsOfTheirDefinition) {
   struct Size {
     int64_t m, n, k;
@@ -258,7 +258,7 @@ TEST_F(CpuGemmTest, SumsHaveTheBitsOfTheirDefinition) {
                                 .padding = 3};
             const GemmOperands x(p);
             HostMatrix want = x.d;
-            // As FP8 operands have them; some of the sizes without.
+            // FP8 operands have one; some of the sizes do without.
             const float scale_inv = size.n % 2 == 0 ? 0.3f : 1.0f;
             want.fill(
                 [&](int64_t row, int64_t col) { return sum_in_order(p, x, scale_inv, row, col); });

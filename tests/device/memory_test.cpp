@@ -1,4 +1,4 @@
-// Counts of memory by purpose, whatever purposes there are.
+// Memory counted by purpose, for any purposes.
 #include "device/memory.h"
 
 #include <limits>

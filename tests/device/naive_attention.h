@@ -1,11 +1,11 @@
-// Causal attention in FP64, as the formulas are written, with a bound of what fp32 arithmetic may
-// add.
+// Causal attention in FP64, directly from the formulas, with a bound on the error of fp32
+// arithmetic.
 //
 //   S = scale Q K^T, P = softmax(S, causal, within documents if there are several), O = P V
 //   dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q
-// Every result comes with a first-order bound of the error of an fp32 evaluation in any order of
-// summation: a sum of n terms costs n 2^-24 of the sum of their sizes. What is rounded to a
-// narrower type on the way adds that rounding.
+// Every result comes with a first-order bound on the error of an fp32 evaluation in any order of
+// summation: a sum of n terms costs n 2^-24 of the sum of their sizes. Intermediate rounding to a
+// narrower type adds to it.
 #pragma once
 
 #include <algorithm>
@@ -41,18 +41,18 @@ struct HeadInputs {
       : q(s.tokens, s.dim), k(s.tokens, s.dim), v(s.tokens, s.dim), d_out(s.tokens, s.dim) {}
 };
 
-// Relative errors of values that are stored before they are used again.
+// Relative errors of values that are stored before they are reused.
 struct StoredRoundings {
   double out = 0;      // O, as the backward pass reads it
-  double operand = 0;  // P and dS, as products read them
+  double operand = 0;  // P and dS, as GEMMs read them
   double d_p = 0;      // dP
 };
 
 class NaiveAttention {
  public:
   static constexpr double kUnit = 0x1p-24;  // of an fp32 rounding
-  // Roundings beside those of long sums: scaling, exponential (2 ulp = 4 units), its argument, the
-  // division.
+  // Roundings in addition to those of long sums: scaling, exponential (2 ulp = 4 units), its
+  // argument, the division.
   static constexpr double kFew = 12;
 
   NaiveAttention(HeadShape shape, const HeadInputs& in, const StoredRoundings& stored,
@@ -88,7 +88,7 @@ class NaiveAttention {
   Bounded p_;  // its error is relative
   Bounded d_s_;
 
-  // The first key that query i sees.
+  // Returns the first key that query i sees.
   [[nodiscard]] int64_t first(int64_t i) const {
     return document_begin_.empty() ? 0 : document_begin_[size_t(i)];
   }
@@ -119,8 +119,8 @@ class NaiveAttention {
       range = std::max(range, std::fabs(p_.value(i, j)) + std::fabs(top));
       total += p_.value(i, j) = std::exp(p_.value(i, j) - top);
     }
-    // Every score may be off by score_error; subtracting the maximum or lse rounds once more; and
-    // as much again in the normaliser.
+    // Every score may be off by score_error; subtracting the maximum or lse rounds once more; the
+    // normalizer contributes the same again.
     const double relative =
         2 * (score_error + (range + std::log(total)) * kUnit) + (double(i + 1) + kFew) * kUnit;
     lse.value(i, 0) = top + std::log(total);

@@ -1,4 +1,4 @@
-// make_ops(): the CPU's operations are always there, CUDA's where something registered them.
+// make_ops(): the CPU's operations always exist, CUDA's if something registered them.
 #include "device/ops_registry.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Times of named scopes, with a clock the test controls.
+// Times of named scopes, with a clock controlled by the test.
 #include "device/profiling.h"
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 class ProfileTest : public testing::Test {
  protected:
-  // Nodes as text: depth, name, calls, seconds in it and in it alone.
+  // Returns nodes as text: depth, name, calls, total and self seconds.
   [[nodiscard]] std::vector<std::string> shown() const {
     std::vector<std::string> all;
     for (const Profile::Node& n : profile_.nodes())
@@ -59,7 +59,7 @@ TEST_F(ProfileTest, SelfTimeIsWhatNoInnerStretchTakes) {
             (Lines{"0 step 1 63 33", "1 forward 1 30 10", "2 norm 1 4 4", "2 product 1 16 16"}));
 }
 
-// Also where the name is another object.
+// Even if the name is another object.
 TEST_F(ProfileTest, TheSameNameInTheSameStretchIsOneNode) {
   const std::string again = "norm";
   for (const char* half : {"forward", "backward", "forward"}) {
@@ -104,7 +104,7 @@ TEST_F(ProfileTest, StretchesMustMatch) {
   EXPECT_THROW(profile_.clear(), LogicError);
 }
 
-// --- a device's ranges ---------------------------------------------------------------------------
+// --- ranges of a device --------------------------------------------------------------------------
 
 // A device whose work takes time only when it is waited for.
 class SlowDevice final : public ForwardingDevice {

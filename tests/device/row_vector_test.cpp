@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Several vectors of different numbers, so that no lane stands for another.
+// Several vectors of different numbers, so that no lane can replace another.
 struct Lanes {
   static constexpr int kCount = 3 * kTileLanes;
   RowVectors<3> vectors{0.0f};
@@ -19,7 +19,7 @@ struct Lanes {
   void set(int i, float x) { vectors.part[i / kTileLanes][i % kTileLanes] = x; }
 };
 
-// One by one and together.
+// Separately and together.
 void expect_exponentials(const Lanes& x) {
   const Lanes e{softmax_exp(x.vectors)};
   for (int i = 0; i < Lanes::kCount; ++i) {
@@ -65,7 +65,7 @@ TEST(RowVector, ExponentialsAtTheEdges) {
   EXPECT_TRUE(std::isnan(e.at(7)));
 }
 
-// The order of a sum decides its bits: over those 8 apart first, whatever the width of a vector.
+// The order of a sum determines its bits: first over those 8 apart, for any vector width.
 TEST(RowVector, FoldsByHalves) {
   float x[kTileColumns];
   for (int i = 0; i < kTileColumns; ++i) x[i] = 1.0f / float(i + 3);
@@ -84,7 +84,7 @@ TEST(RowVector, FoldsEveryLaneOnce) {
   }
 }
 
-// As max_of: the second argument where the first is a NaN.
+// Like max_of(): the second argument if the first is a NaN.
 TEST(RowVector, LargerOfNans) {
   const RowVector one = larger(RowVector{} + 1.0f, RowVector{} + kNan),
                   other = larger(RowVector{} + kNan, RowVector{});

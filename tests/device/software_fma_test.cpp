@@ -1,4 +1,4 @@
-// The multiply-add of processors that have none, against the C library's.
+// The multiply-add for processors without one, against the C library's.
 #include "device/cpu/software_fma.h"
 
 #include <bit>
@@ -38,7 +38,8 @@ TEST(SoftwareFma, RandomBits) {
                                          std::bit_cast<float>(random_bits(3 * i + 2))));
 }
 
-// Sums so near the middle of two floats that FP64 shows the middle: rounding twice gives others.
+// Sums so close to the midpoint of two floats that FP64 gives the midpoint: rounding twice gives
+// others.
 TEST(SoftwareFma, TiesThatTheRestBreaks) {
   int rounded_twice = 0;
   const auto expect = [&](float a, float b, float c) {
@@ -49,12 +50,12 @@ TEST(SoftwareFma, TiesThatTheRestBreaks) {
     const float c = std::bit_cast<float>(0x3F800000u + i), above = 1 + 0x1p-20f,
                 below = 1 - 0x1p-20f;
     for (const float sign : {1.0f, -1.0f}) {
-      expect(sign * 0x1p-24f * above, below, c);  // 2^-24 (1 - 2^-40) beside 1 + i 2^-23
-      expect(sign * 0x1p-24f, 1, c);              // the middle itself
+      expect(sign * 0x1p-24f * above, below, c);  // 2^-24 (1 - 2^-40) plus 1 + i 2^-23
+      expect(sign * 0x1p-24f, 1, c);              // the midpoint itself
       expect(1 + 0x1p-12f, 1 + 0x1p-12f, sign * c * 0x1p-60f);  // 1 + 2^-11 + 2^-24
     }
   }
-  EXPECT_GT(rounded_twice, 1000);  // else this test sees nothing
+  EXPECT_GT(rounded_twice, 1000);  // otherwise this test would show nothing
 }
 
 TEST(SoftwareFma, Edges) {

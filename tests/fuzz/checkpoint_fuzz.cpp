@@ -1,9 +1,11 @@
 // Reads any bytes as a checkpoint of two files: the text of state.json and the bytes of the files,
-// divided by lines "---". The state is given the files' names, sizes and hashes and its own checksum,
-// so that the rest is looked at.
+// separated by lines "---". The state is given the files' names, sizes and hashes and its own
+// checksum, so that the rest is reached.
 #include <array>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_parts.h"
+#include "checkpoint/checkpoint_state.h"
 #include "fuzz/checkpoint_seal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,4 +1,5 @@
-// The state.json of a checkpoint with sizes, hashes and checksum that fit, so that inputs get past them.
+// state.json of a checkpoint with matching sizes, hashes and checksum, so that inputs get past
+// them.
 #pragma once
 
 #include <span>
@@ -8,13 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_parts.h"
+#include "checkpoint/checkpoint_state.h"
 #include "core/io/hash.h"
 #include "core/json/json_parse.h"
 #include "fuzz/input_directory.h"
 
 namespace mpt::fuzz {
 
-// Names the files as they lie in the directory and gives their sizes and hashes.
+// Names the files as in the directory and fills in their sizes and hashes.
 inline void name_files(nlohmann::json& state, std::span<const std::string_view> files) {
   if (!state.contains("files") || !state["files"].is_array()) return;
   for (size_t i = 0; i < std::min(files.size(), state["files"].size()); ++i) {
@@ -26,7 +29,7 @@ inline void name_files(nlohmann::json& state, std::span<const std::string_view> 
   }
 }
 
-// A text that is no JSON object stays as it is.
+// A text that is no JSON object is unchanged.
 inline std::string sealed(std::string_view text, std::span<const std::string_view> files = {}) try {
   nlohmann::json state = parse_plain_json(text, kStateName);
   if (!state.is_object()) return std::string(text);

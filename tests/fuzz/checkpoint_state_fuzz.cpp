@@ -1,6 +1,6 @@
-// Reads any text as the state.json of a checkpoint, with the checksum that belongs to it, which an
-// input has only by a wonder. What is accepted is written and read again.
-#include "checkpoint/checkpoint_files.h"
+// Reads any text as the state.json of a checkpoint, with its correct checksum, which an input would
+// only have by chance. An accepted state is written and read again.
+#include "checkpoint/checkpoint_state.h"
 #include "fuzz/checkpoint_seal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,16 +1,16 @@
-// Reads a corpus file to its end, as `mpretrain tokenize` does.
+// Reads a corpus file to its end, like `mpretrain tokenize`.
 #pragma once
 
 #include <vector>
 
-#include "core/text.h"
-#include "data/corpus/corpus.h"
-#include "data/corpus/input_stream.h"
+#include "core/text/utf8.h"
 #include "fuzz/input_directory.h"
+#include "text/corpus/corpus.h"
+#include "text/corpus/input_stream.h"
 
 namespace mpt::fuzz {
 
-// Small files may unpack to very much, which takes time and no memory (SECURITY.md).
+// Small files may unpack to very large ones, which takes time but no memory (SECURITY.md).
 inline bool unpacks_to_much(const std::string& path) {
   constexpr size_t kMuch = 1 << 20;
   InputStream stream(path);
@@ -21,8 +21,8 @@ inline bool unpacks_to_much(const std::string& path) {
   return false;
 }
 
-// Every document must be UTF-8 with text, and no longer than was asked for. Pages of Parquet files
-// unpack to very much too: the rest of those is not read.
+// Every document must be UTF-8 with text, and no longer than requested. Pages of Parquet files may
+// become very large too: the rest of those is not read.
 inline void read_corpus(CorpusOptions options) {
   constexpr int64_t kMostDocuments = 1 << 18, kMostBytes = 1 << 26;
   const auto longest = static_cast<size_t>(options.max_document_bytes);
@@ -34,8 +34,8 @@ inline void read_corpus(CorpusOptions options) {
   }
 }
 
-// Once as by default, once with short documents and past bad ones; what unpacks to much is only
-// unpacked, and not to its end.
+// Reads once with defaults, once with short documents and skipping bad ones; files that unpack to
+// too much are only unpacked, and not to the end.
 inline void read_corpus_file(const std::string& path) {
   bool much = false;
   accept_or_refuse([&] { much = unpacks_to_much(path); });

@@ -1,5 +1,5 @@
 // Reads any bytes as the document index of a token shard of 64 tokens.
-#include "data/token_stream.h"
+#include "data/document_index.h"
 #include "fuzz/input_directory.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,13 +1,14 @@
-// What exports make of a tokenizer that its reader has accepted.
+// Exports of a tokenizer that its reader has accepted.
 #pragma once
 
-#include "data/tokenizer.h"
-#include "data/tokenizer_json.h"
-#include "inference/gguf_tokenizer.h"
+#include "interchange/gguf_tokenizer.h"
+#include "text/sentencepiece/to_tokenizer_json.h"
+#include "text/tokenizer.h"
 
 namespace mpt::fuzz {
 
-// The metadata of a GGUF file and, of a SentencePiece model, tokenizer.json; either may be refused.
+// The metadata of a GGUF file and, for a SentencePiece model, tokenizer.json; either may be
+// refused.
 inline void export_or_refuse(const Tokenizer& tokenizer) {
   try {
     GgufMetadata metadata;

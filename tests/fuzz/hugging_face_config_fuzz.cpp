@@ -1,6 +1,7 @@
-// Reads any bytes as config.json of a Hugging Face directory; what is accepted can be counted.
+// Reads any bytes as config.json of a Hugging Face directory; the parameters of an accepted one can
+// be counted.
 #include "fuzz/input_directory.h"
-#include "inference/hugging_face_config.h"
+#include "interchange/hugging_face_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

@@ -1,9 +1,9 @@
-// What fuzz targets share: where they write their input, and which of a reader's exceptions are
-// answers.
+// Shared by the fuzz targets: where they write their input, and which of a reader's exceptions are
+// valid answers.
 //
-// A target feeds one reader the bytes that a stranger may have written. The reader accepts them or
-// throws Error; anything else, such as std::bad_alloc or LogicError, leaves the target and is a
-// finding. So is a reader that takes long.
+// A target feeds untrusted bytes to one reader. The reader accepts them or throws Error; anything
+// else, such as std::bad_alloc or LogicError, escapes the target and is a finding. So is a reader
+// that takes long.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Takes what comes before the next line "---" off `text`, for inputs that are several files.
+// Removes and returns the part of `text` before the next line "---", for inputs of several files.
 inline std::string_view next_part(std::string_view& text) {
   constexpr std::string_view kDivider = "\n---\n";
   const size_t end = std::min(text.find(kDivider), text.size());
@@ -34,7 +34,7 @@ inline std::string_view next_part(std::string_view& text) {
   return part;
 }
 
-// A directory in memory, the same for all inputs of a process.
+// Returns a directory in memory, the same for all inputs of a process.
 inline const test::TempDirectory& input_directory() {
   static const test::TempDirectory directory(test::memory_directory());
   return directory;
@@ -50,14 +50,14 @@ inline std::string write_input(const std::string& name, std::string_view content
   return path;
 }
 
-// The message of the last Error, for tests.
+// Returns the message of the last Error, for tests.
 inline std::string& last_refusal() {
   static std::string message;
   return message;
 }
 
-// Runs `read` and takes an Error of it for an answer. What readers log is not shown. Time is the
-// processor's, so that a busy machine makes no findings.
+// Runs `read` and accepts an Error as an answer. Logs of readers are not shown. Time is processor
+// time, so that a busy machine causes no findings.
 template <class F>
 void accept_or_refuse(F&& read) {
   constexpr double kMostSeconds = 2;

@@ -1,4 +1,4 @@
-// Reads any bytes as the manifest of token shards; what is accepted is written and read again.
+// Reads any bytes as the manifest of token shards; an accepted one is written and read again.
 #include "data/manifest.h"
 #include "fuzz/input_directory.h"
 

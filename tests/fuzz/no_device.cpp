@@ -1,5 +1,5 @@
-// Stands in for the CPU backend, which no reader opens and which compiles for minutes. The tests compile it too, so that
-// it follows the backend's declarations; only the fuzz targets link it.
+// Replaces the CPU backend, which no reader opens and which takes minutes to compile. The tests
+// compile it too, so that it follows the backend's declarations; only the fuzz targets link it.
 #include "core/check.h"
 #include "device/backends.h"
 

@@ -1,4 +1,4 @@
-// Every fuzz target reads its corpus, in every build: seeds, and what a fuzzer found earlier.
+// Every fuzz target reads its corpus, in every build: seeds, and earlier findings of a fuzzer.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -48,7 +48,7 @@ std::vector<uint8_t> content_of(const fs::path& path) {
 
 class Replay : public testing::TestWithParam<Target> {};
 
-// A file whose name begins with "valid" must be accepted, any other one accepted or refused.
+// A file whose name begins with "valid" must be accepted; any other one may be accepted or refused.
 TEST_P(Replay, ReadsItsCorpus) {
   int64_t accepted = 0, refused = 0;
   for (const fs::path& file : entries_of(kCorpus / GetParam().name)) {

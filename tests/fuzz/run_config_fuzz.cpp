@@ -1,7 +1,7 @@
-// Reads any text as the configuration of a run. Lines "---" divide it into run.json, part_1.json and
-// so on, which may include each other; includes from elsewhere on the disk are passed over.
+// Reads any text as the configuration of a run. Lines "---" divide it into run.json, part_1.json
+// and so on, which may include each other; includes from elsewhere on the disk are skipped.
 //
-// What is accepted is written and must be read again as an equal configuration.
+// An accepted configuration is written and must read back as an equal one.
 #include <algorithm>
 #include <array>
 

@@ -1,9 +1,9 @@
-// Reads any bytes as what a run recorded: metrics.jsonl, samples.jsonl, config.json and
-// report.json; and makes a page of it.
+// Reads any bytes as the records of a run: metrics.jsonl, samples.jsonl, config.json and
+// report.json; and makes a page of them.
 #include <filesystem>
 
 #include "fuzz/input_directory.h"
-#include "train/watch/run_page.h"
+#include "watch/run_page.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

@@ -1,4 +1,4 @@
-// Reads any bytes as a safetensors file: its header, then every tensor that it lists.
+// Reads any bytes as a safetensors file: its header, then every tensor listed there.
 #include "core/io/safetensors.h"
 #include "fuzz/input_directory.h"
 

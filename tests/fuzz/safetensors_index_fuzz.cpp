@@ -1,6 +1,6 @@
-// Reads any bytes as model.safetensors.index.json; no file that is accepted lies elsewhere.
+// Reads any bytes as model.safetensors.index.json; no accepted file is outside the directory.
 #include "fuzz/input_directory.h"
-#include "inference/hugging_face_weights.h"
+#include "interchange/hugging_face_weights.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

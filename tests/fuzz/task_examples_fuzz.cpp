@@ -1,5 +1,5 @@
-// Reads any bytes behind the name of a task as its examples.
-#include "data/tasks/task_examples.h"
+// Reads any bytes after the name of a task as its examples.
+#include "evaluation/tasks/task_examples.h"
 #include "fuzz/input_directory.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,7 +1,7 @@
-// Reads any bytes as settings and pieces of a tiktoken file; what is accepted encodes and decodes a
+// Reads any bytes as settings and pieces of a tiktoken file; an accepted one encodes and decodes a
 // text.
-#include "data/tokenizer.h"
 #include "fuzz/input_directory.h"
+#include "text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

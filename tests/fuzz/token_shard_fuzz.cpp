@@ -1,5 +1,5 @@
-// Reads any bytes as a token shard: ours, and those of llm.c and modded-nanogpt, which have the same
-// header.
+// Reads any bytes as a token shard: ours, and those of llm.c and modded-nanogpt, which have the
+// same header.
 #include "data/token_shard.h"
 #include "fuzz/input_directory.h"
 

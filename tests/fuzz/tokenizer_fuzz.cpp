@@ -1,9 +1,10 @@
-// Reads any bytes as a SentencePiece model; what is accepted encodes and decodes a text, and is
+// Reads any bytes as a SentencePiece model; an accepted one encodes and decodes a text, and is
 // exported.
-#include "data/corpus/text_encoder.h"
-#include "data/tokenizer.h"
 #include "fuzz/exported_tokenizer.h"
 #include "fuzz/input_directory.h"
+#include "text/corpus/text_encoder.h"
+#include "text/corpus/word_cache.h"
+#include "text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

@@ -1,7 +1,7 @@
-// Reads any bytes as tokenizer.json; what is accepted encodes and decodes a text, and is exported.
-#include "data/tokenizer_files/tokenizer_json_reader.h"
+// Reads any bytes as tokenizer.json; an accepted one encodes and decodes a text, and is exported.
 #include "fuzz/exported_tokenizer.h"
 #include "fuzz/input_directory.h"
+#include "text/tokenizer_files/tokenizer_json_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

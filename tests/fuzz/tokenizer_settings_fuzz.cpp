@@ -1,8 +1,8 @@
 // Reads any bytes as tokenizer_config.json, added_tokens.json and generation_config.json of a
 // Hugging Face directory.
-#include "data/tokenizer_files/tokenizer_settings.h"
 #include "fuzz/input_directory.h"
-#include "inference/hugging_face_config.h"
+#include "interchange/hugging_face_config.h"
+#include "text/tokenizer_files/tokenizer_settings.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mpt;

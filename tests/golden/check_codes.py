@@ -1,11 +1,11 @@
-"""Decodes an export of codes by the compressed-tensors library.
+"""Decodes an export of codes with the compressed-tensors library.
 
   check_codes.py CODES PLAIN          CODES of --format hf-codes, PLAIN of --format hf
-  check_codes.py CODES PLAIN --load   and transformers computes the same logits from both
+  check_codes.py CODES PLAIN --load   also compares the logits that transformers computes
 
 Status 1 unless CODES decodes to the weights of PLAIN, bit for bit in bfloat16.
-`quantization_config` is read by the library's own class, each module decoded by the class that its
-format names.
+The library's own class reads `quantization_config`; the class that a module's format names decodes
+the module.
 """
 
 import argparse
@@ -50,7 +50,9 @@ def logits(model):
 
 
 def difference_of_logits(codes, plain, weights):
-    """Of CODES as users load it, where each layer decodes its own, from PLAIN with `weights`."""
+    """Returns the largest difference between the logits of CODES, where each layer decodes itself,
+    and of PLAIN with `weights`.
+    """
     from transformers import AutoModelForCausalLM
 
     coded = AutoModelForCausalLM.from_pretrained(codes, dtype="auto")

@@ -1,5 +1,5 @@
 """Scalar binary32 and bfloat16 arithmetic for oracles: one correctly rounded operation at a time,
-nothing fused unasked.
+nothing fused implicitly.
 
 + - * / and sqrt are numpy float32 operations (correctly rounded, subnormals kept). fma goes through
 exact rationals, so it is rounded once: computing it in float64 would round twice.
@@ -14,7 +14,7 @@ F32 = np.float32
 MAX_FINITE = Fraction(2**24 - 1) * 2**104
 OVERFLOW = MAX_FINITE + Fraction(
     2**103
-)  # the tie between the largest finite value and infinity, and what lies above
+)  # the tie between the largest finite value and infinity, and values above
 
 
 def bits(x):
@@ -30,14 +30,14 @@ def hex32(x):
 
 
 def round_to_float32(value):
-    """A nonzero Fraction to binary32, round to nearest even, by integer arithmetic only."""
+    """Rounds a nonzero Fraction to binary32, to nearest even, by integer arithmetic only."""
     sign, magnitude = (-1.0, -value) if value < 0 else (1.0, value)
     if magnitude >= OVERFLOW:
         return F32(sign * math.inf)
     exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
     if magnitude < Fraction(2) ** exponent:
         exponent -= 1
-    quantum = max(exponent - 23, -149)  # exponent of the last place
+    quantum = max(exponent - 23, -149)  # exponent of the ulp
     count = round(magnitude / Fraction(2) ** quantum)  # Fraction rounds half to even
     return F32(math.copysign(math.ldexp(count, quantum), sign))
 
@@ -60,7 +60,7 @@ def clamp(x, low, high):
 
 
 def bf16_bits(x):
-    """Round to nearest even; any NaN becomes 7fff; the largest float32 becomes infinity."""
+    """Rounds to nearest even; any NaN becomes 7fff; the largest float32 becomes infinity."""
     if np.isnan(x):
         return 0x7FFF
     u = bits(x)
@@ -77,5 +77,5 @@ BIT_TEXTS = {"fp32": hex32, "bf16": lambda x: f"{bf16_bits(x):04x}"}
 
 
 def from_hex(text):
-    """Eight digits are a float32 pattern, four a bfloat16 one."""
+    """Parses eight digits as a float32 pattern, four as a bfloat16 one."""
     return from_bits(int(text, 16) << (16 if len(text) == 4 else 0))

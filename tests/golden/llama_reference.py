@@ -1,5 +1,5 @@
-"""What the oracle of the model tests is asked for: a plain LLaMA in PyTorch, in whatever dtype its
-weights have, its mean cross entropy over the targets that are not -1, and its gradients.
+"""Reference of the model tests: a plain LLaMA in PyTorch, in the dtype of its weights, its mean
+cross entropy over the targets that are not -1, and its gradients.
 """
 
 import math
@@ -14,8 +14,8 @@ IGNORED_TARGET = -1
 
 
 def random_weights(shape, generator):
-    """Float32 weights large enough that attention is far from uniform; norm gains are random about
-    1.
+    """Returns float32 weights large enough that attention is far from uniform; norm gains are
+    random around 1.
     """
     return {
         name: _random_weight(name, dims, generator)
@@ -40,7 +40,7 @@ def to_torch(weights, dtype):
 
 
 def mean_cross_entropy(scores, targets):
-    """scores [B*T, V], targets [B, T]; the mean is over the targets that count."""
+    """scores [B*T, V], targets [B, T]; the mean is over the targets that are not ignored."""
     flat = targets.reshape(-1)
     counted = flat != IGNORED_TARGET
     log_probability = scores[counted].log_softmax(-1)
@@ -48,7 +48,7 @@ def mean_cross_entropy(scores, targets):
 
 
 def loss_and_gradients(w, shape, tokens, targets):
-    """(logits, loss, {name: gradient of the mean loss})."""
+    """Returns (logits, loss, {name: gradient of the mean loss})."""
     scores = logits(w, shape, tokens)
     loss = mean_cross_entropy(scores, targets)
     gradients = torch.autograd.grad(loss, list(w.values()))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes src/data/subword/later_characters.h: where the characters that the tokenizers library
-knows differ from those of PCRE2 and utf8proc, measured over all code points.
+"""Writes src/text/subword/later_characters.h: where the tokenizers library's characters differ from
+those of PCRE2 and utf8proc, measured over all code points.
 
     tests/golden/make_character_tables.py      # needs tokenizers, libpcre2-8 and libutf8proc
 
@@ -13,7 +13,7 @@ import pathlib
 
 from tokenizers import Regex, normalizers
 
-OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "src/data/subword/later_characters.h"
+OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "src/text/subword/later_characters.h"
 CODE_POINTS = [c for c in range(1, 0x110000) if not 0xD800 <= c <= 0xDFFF]
 CATEGORIES = [
     *("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split())
@@ -79,11 +79,11 @@ def ranges_of(code_points):
 
 
 def later_ranges():
-    """(first, last, name), of what the library has in a property and PCRE2 has not."""
+    """Returns (first, last, name): ranges with a property in the library but not in PCRE2."""
     found = []
     for name, pcre2_name in [(c, c) for c in CATEGORIES] + [("Han", "sc:Han")]:
         library, pcre2 = of_library(f"\\p{{{name}}}"), of_pcre2(f"\\p{{{pcre2_name}}}")
-        if pcre2 - library:  # moved to another category since
+        if pcre2 - library:  # moved to a different category since then
             print(f"\\p{{{name}}} of PCRE2 alone: {ranges_of(pcre2 - library)}")
         found += [(first, last, name) for first, last in ranges_of(library - pcre2)]
     return sorted(found)
@@ -99,9 +99,9 @@ def by_utf8proc(form, text):
 
 
 def unnormalized():
-    """Characters that utf8proc changes, orders or joins, and the library does not."""
-    # The second part of U+11938, which the library does not join; and what utf8proc 2.8 drops
-    # after a syllable of Hangul (a mistake of its own).
+    """Returns characters that utf8proc changes, orders or joins, but the library does not."""
+    # The second part of U+11938, which the library does not join; and the character that utf8proc
+    # 2.8 drops after a Hangul syllable (a bug of utf8proc).
     found = {0x11930, 0x11A7}
     for form in FORMS:
         library = getattr(normalizers, form)().normalize_str

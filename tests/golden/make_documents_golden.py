@@ -1,12 +1,12 @@
-"""Writes import/<case>/documents.safetensors: what transformers makes of a row of several documents
-that do not see each other, by a 4-D block-diagonal causal mask and `position_ids` that restart.
+"""Writes import/<case>/documents.safetensors: transformers' results for a row of several documents
+that do not see each other, with a 4-D block-diagonal causal mask and `position_ids` that restart.
 
   `tokens`, `document_begin`, `targets` I32 [1, T]; `logits` F32 [T, V]; `__metadata__`: `loss`,
   the sum of the losses
 
 The models are those of make_import_golden.py. Logits are transformers' in float64 from the saved
-files; norms, rotations and softmax are float32 there. Each document is also computed alone, which
-must agree.
+files; norms, rotations and softmax are float32 there. Each document is also computed by itself,
+which must agree.
 """
 
 import pathlib
@@ -18,12 +18,12 @@ from transformers import AutoModelForCausalLM
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "import"
 CASES = ("plain", "grouped", "rope_llama3", "heads_normed")
-# Of one token, up to and over the 64 tokens of a tile, and two that end within one.
+# Lengths: one token, up to and beyond the 64 tokens of a tile, and two that end within a tile.
 LENGTHS = (1, 40, 24, 3, 22)
 
 
 def block_mask(lengths):
-    """[1, 1, T, T]: 0 where a token sees another, else the lowest number."""
+    """[1, 1, T, T]: 0 where a token sees another, else the lowest finite value."""
     total = sum(lengths)
     mask = torch.full((total, total), torch.finfo(torch.float64).min, dtype=torch.float64)
     begin = 0

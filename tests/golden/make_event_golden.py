@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes events.tfevents by TensorBoard's own protocol buffers and record writer:
+"""Writes events.tfevents with TensorBoard's own protocol buffers and record writer:
 
 python3 -m venv venv && venv/bin/pip install tensorboard 'setuptools<81'
 venv/bin/python tests/golden/make_event_golden.py

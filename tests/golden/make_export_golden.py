@@ -35,7 +35,7 @@ def load_model(directory):
 
 
 def check_tokenizer(directory, vocab_size):
-    """tokenizer.model, where there is one, must load and must not exceed the model's vocabulary."""
+    """Checks that tokenizer.model, if present, loads and does not exceed the model's vocabulary."""
     if not (pathlib.Path(directory) / "tokenizer.model").exists():
         print("no tokenizer.model: not checked")
         return
@@ -55,8 +55,8 @@ def model_logits(model, tokens):
 
 
 def differs(found, expected, tolerance):
-    """Prints the largest absolute difference; true if it exceeds the tolerance, or if shapes differ
-    or NaN occurs.
+    """Prints the largest absolute difference. Returns whether it exceeds the tolerance, shapes
+    differ or NaN occurs.
     """
     if found.shape != expected.shape:
         print(f"shape {found.shape}, expected {expected.shape}")
@@ -71,7 +71,7 @@ def differs(found, expected, tolerance):
 
 
 def write_hugging_face(directory, case_file):
-    """A golden model as a Hugging Face directory: the keys that config.json needs, and no more."""
+    """Writes a golden model as a Hugging Face directory; config.json has only required keys."""
     tensors, metadata = safetensors_file.read(case_file)
     shape = llama.LlamaShape(**json.loads(metadata["config"]))
     config = {
@@ -101,8 +101,8 @@ def write_hugging_face(directory, case_file):
 
 
 def self_check_case(name, tolerance):
-    """Logits and gradients of transformers against the plain model, float32 both; and logits
-    against the golden file.
+    """Compares logits and gradients of transformers with the plain model, both in float32, and
+    logits with the golden file.
     """
     with tempfile.TemporaryDirectory() as folder:
         tensors, shape = write_hugging_face(pathlib.Path(folder), FOLDER / f"{name}.safetensors")

@@ -69,7 +69,7 @@ def name_of(name):
 
 
 def in_llama_order(matrix, heads):
-    """Element i and i + D/2 of a head become neighbours."""
+    """Makes elements i and i + D/2 of a head neighbors."""
     rows, columns = matrix.shape
     return (
         matrix.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
@@ -88,7 +88,7 @@ def expected_tensors(directory, config):
 
 
 def rounded(values, tensor_type):
-    """float32 values as they are after a round trip through that type, ties to even."""
+    """Returns float32 values after a round trip through that type, ties to even."""
     if tensor_type == gguf.GGMLQuantizationType.F16:
         return values.astype(np.float16).astype(np.float32)
     if tensor_type != gguf.GGMLQuantizationType.BF16:

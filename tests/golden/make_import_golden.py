@@ -1,12 +1,12 @@
-"""Writes import/<case>/: small models as transformers saves them, and their logits, which `import`
-must reproduce. Nothing here is computed by this program.
+"""Writes import/<case>/: small models saved by transformers, and their logits, which `import` must
+reproduce. Nothing here is computed by mpretrain.
 
   config.json, model.safetensors (or shards and their index)   by save_pretrained()
   logits.safetensors            `tokens` I32 [B, T], `logits` F32 [B*T, V]
 
 Weights are random and rounded to the type of the file first. Logits are transformers' in float64
 from the saved files; norms, rotations and softmax are float32 there. Configurations named in
-FORMER are spelled as transformers 4 did.
+FORMER use the key names of transformers 4.
 """
 
 import dataclasses
@@ -39,8 +39,8 @@ SMALL = {
     "rms_norm_eps": 1e-5,
     "tie_word_embeddings": True,
 }
-# A base of 100 and a context of 32 put rotary frequencies of heads of 8 into all three ranges of
-# llama3.
+# With a base of 100 and a context of 32, rotary frequencies of heads of 8 fall into all three
+# ranges of llama3.
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 100.0,
@@ -54,7 +54,7 @@ LLAMA3 = {
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    keys: dict  # on top of SMALL
+    keys: dict  # added to SMALL
     dtype: torch.dtype = torch.bfloat16
     qwen3: bool = False
     shard_bytes: int = 0  # 0: one file
@@ -95,7 +95,7 @@ def random_model(case, seed):
 
 
 def spell_as_before(path, type_key):
-    """rope_parameters as rope_theta and rope_scaling, dtype as torch_dtype."""
+    """Writes rope_parameters as rope_theta and rope_scaling, and dtype as torch_dtype."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")

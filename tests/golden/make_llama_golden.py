@@ -132,7 +132,7 @@ TRACES = {
 
 
 def run_trace(case, rule, dtype):
-    """TRACE_STEPS updates on one batch; returns (final weights, metadata lists of each step)."""
+    """Runs TRACE_STEPS updates on one batch; returns (final weights, metadata lists per step)."""
     update, o = TRACES[rule]
     weights, tokens, targets = inputs(case)
     batch = torch.tensor(tokens, dtype=torch.long), torch.tensor(targets, dtype=torch.long)
@@ -153,7 +153,7 @@ def run_trace(case, rule, dtype):
 
 
 def write_trace(case, rule):
-    """Float64 trace; what the same trace gives in float32 is stored as a guide for tolerances."""
+    """Writes a float64 trace, and its float32 results as a guide to tolerances."""
     w, trace = run_trace(case, rule, torch.float64)
     w32, trace32 = run_trace(case, rule, torch.float32)
     trace["float32_losses"] = trace32["losses"]

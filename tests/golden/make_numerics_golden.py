@@ -1,8 +1,8 @@
-"""Writes numerics_golden.json: Philox known answers, counter layout, normals of the initialisation,
+"""Writes numerics_golden.json: Philox known answers, counter layout, normals of the initialization,
 bfloat16 rounding.
 
-The published values are transcribed; they are recomputed here from the definitions and a
-disagreement is an error.
+The published values are transcribed and recomputed here from the definitions; a disagreement is an
+error.
 """
 
 import json
@@ -91,7 +91,7 @@ def words(text):
 
 
 def block(seed, tensor, row, column, step, stream):
-    """The four words of the columns 4*(column/4) .. +3."""
+    """Returns the four words of columns 4*(column/4) .. +3."""
     return philox((column >> 2, row, step, stream << 16 | tensor), (seed & MASK, seed >> 32))
 
 
@@ -121,7 +121,7 @@ def disagreements():
         yield "words of the normals"
     z = normals(NORMAL_SEED, 0, 0, 8)
     for i, text in enumerate(NORMALS.split()):
-        if F32(z[i]) != F32(text):  # published with nine digits: they determine the float32
+        if F32(z[i]) != F32(text):  # the nine published digits determine the float32
             yield f"normal {i}: {z[i]!r}, published {text}"
     for i, text in enumerate(INIT.split()):
         if hex32(F32(INIT_STD * z[i])) != text:

@@ -35,7 +35,7 @@ RESIDUAL_TEXTS = {
 
 
 def step(case, w, g, s, t):
-    """One update and its stores; returns (stored w, w before rounding or None)."""
+    """Does one update and its stores; returns (stored w, w before rounding or None)."""
     rule = case["rule"]
     copied = ("state_update", "writeback", "weight_format")
     o = {**case["options"], **{key: case[key] for key in copied}}
@@ -80,11 +80,11 @@ def make_case(
     writeback="nearest",
     state_update="once",
 ):
-    """`formats` is that of weight and states, and of the gradients unless these have their own."""
+    """`formats` is for weight and states, and for gradients unless these have their own."""
     gradient_format = gradient_format or formats
     options = {**DEFAULTS[rule], **(options or {})}
     if options.get("relative_step") == "direct":
-        del options["tau"]  # which it does not have
+        del options["tau"]  # not an option of this rule
     return {
         "name": name,
         "rule": rule,
@@ -100,7 +100,7 @@ def make_case(
 
 
 def published(case, **expected):
-    """Attaches published values: one list entry a step, None where nothing was published."""
+    """Attaches published values: one list entry per step, None where nothing was published."""
     return case, expected
 
 
@@ -125,7 +125,7 @@ SMALL = {"lr_multiplicative": 1e-4}
 PER_OP = {"formats": "bf16", "state_update": "per_op"}
 KAHAN = {**DECAY, "lr_additive": 1e-5}
 SMALL_STEPS = {"lr_additive": 1e-5}
-KEPT = [  # name, rule, first weight, options: steps below half a unit in the last place
+KEPT = [  # name, rule, first weight, options: steps below half an ulp
     ("adamw", "adamw", 0.02, KAHAN),
     ("madam", "madam", -0.02, SMALL),
     ("lion", "lion", 0.02, KAHAN),
@@ -455,7 +455,7 @@ ADDITIONAL = [
 
 
 def disagreements(case, expected):
-    """Texts naming each value that differs from the published one."""
+    """Returns texts that name each value that differs from the published one."""
     texts = []
     for key, values in expected.items():
         if len(values) != len(case["steps"]):
@@ -470,7 +470,7 @@ def disagreements(case, expected):
 
 
 def constants():
-    """Bias corrections of the table of AdamW, and the two limits of the relative step."""
+    """Checks the bias corrections in AdamW's table and the two limits of the relative step."""
     return {
         "c1": [hex32(correction(0.9, t, True)) for t in (1, 2, 3)],
         "c2": [hex32(correction(0.95, t, True)) for t in (1, 2, 3)],
@@ -490,13 +490,13 @@ PUBLISHED_CONSTANTS = {
 
 
 def fresh(rule, w, g, **options):
-    """w' of the first step."""
+    """Returns w' of the first step."""
     return RULES[rule](w, g, new_state(rule), {**DEFAULTS[rule], **options}, 1)
 
 
 def check_properties(count):
-    """P1-P4 and P6-P7 on random weights and gradients over many binades, P5 along random gradient
-    sequences.
+    """Checks P1-P4 and P6-P7 on random weights and gradients over many binades, and P5 along random
+    gradient sequences.
     """
     generator = np.random.default_rng(7)
     magnitudes = np.exp2(generator.uniform(-20, 2, (count, 2)))
@@ -515,7 +515,7 @@ def check_property_pair(w, g):
     scaled = fresh("m_plus_adam", w, g, lr_additive=0.0, lr_multiplicative=1e-2)
     within = (
         F32(0.25) * abs(w) <= abs(scaled) <= F32(1.75) * abs(w)
-    )  # the upper limit as rounded to float32
+    )  # the upper limit rounded to float32
     assert within and scaled * w > 0, f"P3 {w} {g}"
     state = new_state("m_plus_adam")
     zero = RULES["m_plus_adam"](F32(0), g, state, DEFAULTS["m_plus_adam"], 1)

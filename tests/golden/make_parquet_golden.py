@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes parquet/: small files by pyarrow of one table, in every way of packing that is read, and
-documents.jsonl, the same text; files that are refused; zstd files by the zstandard library.
+"""Writes parquet/: small files of one table by pyarrow, in every supported encoding, and
+documents.jsonl with the same text; files that are refused; zstd files by the zstandard library.
 
     make_parquet_golden.py                     # pyarrow 26.0.1, zstandard 0.25.0
-    make_parquet_golden.py --large DIRECTORY   # larger ones to try by hand
+    make_parquet_golden.py --large DIRECTORY   # larger files for manual tests
 """
 
 import argparse
@@ -21,7 +21,7 @@ SYLLABLES = ["ka", "lo", "mi", "ter", "an", "su", "ben", "dor", "eli", "fra", "√
 
 
 def documents(count, seed, longest=60):
-    """Texts of one to `longest` words, some the same, some empty, and None for missing ones."""
+    """Texts of one to `longest` words, some equal, some empty, and None for missing ones."""
     rng = random.Random(seed)
     texts = []
     for i in range(count):
@@ -41,7 +41,7 @@ def documents(count, seed, longest=60):
 
 
 def table(texts, nullable=True):
-    """As FineWeb-Edu has it: other columns, some nested, on both sides of the text."""
+    """FineWeb-Edu's layout: other columns, some nested, on both sides of the text."""
     n = len(texts)
     values = texts if nullable else [text or "" for text in texts]
     columns = {
@@ -86,7 +86,7 @@ def write_accepted(data, required):
                 row_group_size=45,
                 **small_pages,
             )
-    # A dictionary that grows too large: the pages behind it are plain.
+    # A dictionary that grows too large: later pages are plain.
     write("fallback", data, dictionary_pagesize_limit=1024, **small_pages)
     write("checksums", data, write_page_checksum=True, **small_pages)
     write("required", required, compression="snappy")
@@ -111,7 +111,7 @@ def write_refused(data):
 
 
 def write_tiny():
-    """Seeds of the fuzz target (tests/fuzz/make_seeds.py): a few rows in every way of packing."""
+    """Writes seeds of the fuzz target (tests/fuzz/make_seeds.py): a few rows in every encoding."""
     long = "word " * 40
     texts = ["First.", None, "Zweiter Text üçé", "First.", "", long, long + "end", "First."]
     data = pa.table({"n": pa.array(range(8)), "text": pa.array(texts)})
@@ -153,7 +153,7 @@ def write_goldens():
 
 
 def write_large(directory):
-    """FineWeb-Edu's layout, Dolma's and C4's: the same 40,000 documents."""
+    """Writes the same 40,000 documents in the layouts of FineWeb-Edu, Dolma and C4."""
     texts = documents(40_000, seed=2, longest=600)
     directory.mkdir(parents=True, exist_ok=True)
     half = len(texts) // 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/subword: small tokenizers of the kinds of GPT-2, Llama-3, Qwen2.5 and others,
+"""Writes tests/golden/subword: small tokenizers like those of GPT-2, Llama-3, Qwen2.5 and others,
 and the ids that their own libraries give for texts that are hard to split.
 
     tests/golden/make_subword_golden.py      # needs tokenizers and tiktoken
@@ -155,8 +155,8 @@ def qwen2():
 
 
 def unigram_pieces():
-    """Characters, pairs and words with logarithms of their shares: the library's trainer gives
-    another model each time."""
+    """Returns characters, pairs and words with logarithms of their shares. The library's trainer is
+    not used, because it gives a different model each time."""
     counts = {}
     for word in (f"▁{word}" for text in training_texts() for word in text.split()):
         parts = [*word, *(word[i : i + 2] for i in range(len(word) - 1)), word, word[1:]]
@@ -258,7 +258,7 @@ def write_tokenizer(name, tokenizer):
 
 
 def byte_values():
-    """The bytes that the characters of a byte-level vocabulary stand for."""
+    """Returns the bytes that the characters of a byte-level vocabulary represent."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     values = {chr(byte): byte for byte in printable}

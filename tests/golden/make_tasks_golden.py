@@ -1,17 +1,17 @@
-"""Writes tasks/: small files in the forms of published multiple-choice data sets, small models,
-and what lm-eval (EleutherAI's lm-evaluation-harness) makes of them, as `eval --tasks` must.
+"""Writes tasks/: small files in the formats of published multiple-choice data sets, small models,
+and their results by lm-eval (EleutherAI's lm-evaluation-harness), which `eval --tasks` must match.
 
   make_tasks_golden.py                    write all files
   make_tasks_golden.py --model DIRECTORY  print lm-eval's results for an exported model instead
-  make_tasks_golden.py --model DIRECTORY --tasks NAME=FILE ...    for other files
+  make_tasks_golden.py --model DIRECTORY --tasks NAME=FILE ...    with other files
 
-  <task>.jsonl              examples, sentences of our own; awkward ones among them
+  <task>.jsonl              examples, our own sentences, some of them awkward
   gpt2/, llama3/            config.json, model.safetensors (random weights, float32) and the
                             tokenizer of ../subword; llama3 puts BOS before a text
-  python_text.json          what Python's str methods make of texts
+  python_text.json          results of Python's str methods for texts
   <model>.json              by task: examples (log-likelihoods, is_greedy, acc, acc_norm) and means
 
-lm-eval runs its own definitions of the tasks; only the place of the data set is replaced.
+lm-eval runs its own definitions of the tasks; only the location of the data set is replaced.
 """
 
 import argparse
@@ -122,7 +122,7 @@ ARC = [
     arc("Where does a fish live? ", ["in the sea ", " in a tree"], "A"),
     arc("the weights of the model " * 12, ["are rounded", "are lost in the step"], "B"),
 ]
-# lm-eval looks at the choices of the first example, of which none may be empty.
+# lm-eval inspects the choices of the first example, none of which may be empty.
 ARC_HARD = [
     arc("", ["a", "aa", "aaa", "aaaa"], "A"),
     arc("Was wächst im Garten: 漢字?", ["ein Baum 😀", "naïve Übergröße", "", "x"], "D"),
@@ -157,7 +157,7 @@ LAMBADA = [
 
 
 def files(model):
-    """The examples by task. The last words of some texts of LAMBADA are what the model says."""
+    """The examples by task. The last words of some LAMBADA texts are the model's prediction."""
     told = [{"text": text} for text in LAMBADA + told_by(model)]
     return {
         "hellaswag": HELLASWAG,
@@ -169,7 +169,7 @@ def files(model):
 
 
 def told_by(model, count=3):
-    """Texts whose last word is the most likely token after the word before it."""
+    """Returns texts whose last word is the most likely token after the word before it."""
     found = []
     for token in range(VOCABULARY):
         text = "a" + model.tok_decode([token])
@@ -197,7 +197,7 @@ def task_of(name, path):
 
 
 def results_of(model, paths, batch_size=None):
-    """By task: log-likelihoods and scores of each example, and means."""
+    """Returns, by task, log-likelihoods and scores of each example, and means."""
     tasks = {name: task_of(name, path) for name, path in paths.items()}
     found = lm_eval.evaluate(
         lm=model,
@@ -265,7 +265,7 @@ def write_model(name):
 
 
 def python_text():
-    """Every character that capitalize() may change, alone and behind another one; and texts."""
+    """Every character that capitalize() may change, by itself and after another; and texts."""
     texts = ["", " ", "a", "ΟΔΟΣ ΣΑΣ Σ", "AΣ'B AΣ' Σa 1Σ", "ǆUNGLA", "İSTANBUL İ", "ŉ ﬁNE ﬀ ß",
              "  two words\u3000", "\u2003x\u200b ", "\x1c\x1fa\x85", "漢字 😀É"]  # fmt: skip
     for first in range(0, 0x20000, 0x400):

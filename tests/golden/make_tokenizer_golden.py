@@ -1,16 +1,16 @@
-"""Writes tokenizers/: small SentencePiece models, and what the libraries make of texts with them.
+"""Writes tokenizers/: small SentencePiece models, and the libraries' results for texts with them.
 
   make_tokenizer_golden.py                     train the models and write all files
-  make_tokenizer_golden.py --check DIRECTORY   an exported directory against its tokenizer.model
+  make_tokenizer_golden.py --check DIRECTORY   compare an export with its tokenizer.model
 
-<name>.model is a model, <name>.json has its tokenizer.json, put together here by the parts of the
-tokenizers library from the model's protocol buffer, and cases of a text and its ids. The script
-refuses to write <name>.json if that library and SentencePiece give a text different ids. --check
-loads the directory by transformers' AutoTokenizer and by the tokenizers library; status 1 if ids of
-a text differ from SentencePiece's.
+<name>.model is a model. <name>.json has its tokenizer.json, assembled here from the model's
+protocol buffer with the components of the tokenizers library, and cases of a text and its ids. The
+script refuses to write <name>.json if that library and SentencePiece give different ids for a text.
+--check loads the directory with transformers' AutoTokenizer and with the tokenizers library; status
+1 if ids of a text differ from SentencePiece's.
 
-unigram.model comes alone: "sss" as "s ss" or "ss s" has the same score, and which of them has the
-larger sum depends on its rounding, to float32 in SentencePiece and to float64 in tokenizers.
+unigram.model has no .json: "sss" as "s ss" or "ss s" has the same score, and which of them has the
+larger sum depends on rounding, to float32 in SentencePiece and to float64 in tokenizers.
 """
 
 import argparse
@@ -118,7 +118,7 @@ MODELS = {
 
 
 def texts_of(seed):
-    """The listed ones, and random mixtures of words, spaces and what looks like pieces."""
+    """The listed texts, and random mixtures of words, spaces and strings that look like pieces."""
     draw = random.Random(seed)
     words = [w for sentence in SENTENCES for w in sentence.split()]
     parts = [
@@ -154,9 +154,9 @@ def train(options):
 
 
 def splits(piece, normal):
-    """Pairs that spell the piece. They have one score in SentencePiece, which of two overlapping
-    ones takes the left one: where (a, b) and (b, c) both spell it, (a, b) ranks first. Where (c, b)
-    and (b, a) do as well the piece repeats a shorter one, and the longer left part ranks first.
+    """Pairs that spell the piece. They have one score in SentencePiece, which takes the left one of
+    two that overlap: where (a, b) and (b, c) both spell it, (a, b) ranks first. Where (c, b) and
+    (b, a) do as well, the piece repeats a shorter one, and the longer left part ranks first.
     """
     pairs = [(piece[:i], piece[i:]) for i in range(1, len(piece))]
     pairs = [(left, right) for left, right in pairs if left in normal and right in normal]
@@ -222,12 +222,13 @@ def tokenizer_of(model):
 
 
 def differences(encode, decode, processor, texts):
-    """Prints every text whose ids, or whose text again, differ; their number."""
+    """Prints every text whose ids or decoded text differ. Returns their number."""
     wrong = 0
     for text in texts:
         expected, found = processor.encode(text), encode(text)
         again = decode(expected)
-        # An unknown piece is "<unk>" here and " \u2047 " there; symbols before a text differ, too.
+        # An unknown piece is "<unk>" in one and " \u2047 " in the other; symbols before a text also
+        # differ.
         comparable = processor.unk_id() not in expected and not text.lstrip().startswith(SPACE)
         if found == expected and (again == processor.decode(expected) or not comparable):
             continue

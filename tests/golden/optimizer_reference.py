@@ -2,8 +2,8 @@
 bit-for-bit tests.
 
 Each rule takes (w, g, state, options, t), updates the state in place (unrounded float32) and
-returns the new weight. Options are decimal numbers rounded once to float32, as a configuration file
-gives them; t starts at 1.
+returns the new weight. Options are decimal numbers rounded once to float32, as from a configuration
+file; t starts at 1.
 """
 
 import math
@@ -91,7 +91,7 @@ def ema_square(beta, state, value, o):
 
 
 def additive_direction(w, g, s, o, t):
-    """Updates m and v; (m̂ + gradient_ratio g) / (√v̂ + eps) + decay w; the ratio is the twin's."""
+    """Updates m and v; (m̂ + gradient_ratio g) / (√v̂ + eps) + decay w. The ratio is the twin's."""
     b1, b2, enabled = F32(o["beta1"]), F32(o["beta2"]), o.get("bias_correction", True)
     s["m"], s["v"] = ema(b1, s["m"], g, o), ema_square(b2, s["v"], g, o)
     c1, c2 = correction(o["beta1"], t, enabled), correction(o["beta2"], t, enabled)
@@ -105,7 +105,7 @@ def adamw(w, g, s, o, t):
 
 
 def lion_direction(w, g, s, o):
-    """Updates m; sign of a mean with beta1, + decay w."""
+    """Updates m; returns the sign of a mean with beta1, + decay w."""
     c = ema(F32(o["beta1"]), s["m"], g, o)
     s["m"] = ema(F32(o["beta2"]), s["m"], g, o)
     return fma(w, F32(o["weight_decay_additive"]), np.sign(c))
@@ -116,7 +116,7 @@ def lion(w, g, s, o, t):
 
 
 def multiplicative_step(w, g, s, o, t):
-    """u, the relative step before decay: limited, scaled by 1 / max(|w|, tau), limited again."""
+    """Relative step u before decay: limited, scaled by 1 / max(|w|, tau), limited again."""
     ge = (LN2 * w) * g
     s["ve"] = ema_square(F32(o["beta2"]), s["ve"], ge, o)
     n = ge / (np.sqrt(s["ve"] / correction(o["beta2"], t, o["bias_correction"])) + F32(o["eps"]))
@@ -151,7 +151,7 @@ def limit_weight(w, o):
 
 
 def m_plus_adam_parts(w, g, s, o, t):
-    """(relative step r, additive direction)."""
+    """Returns (relative step r, additive direction)."""
     direction = additive_direction(w, g, s, o, t)
     return decayed_relative_step(w, multiplicative_step(w, g, s, o, t), o), direction
 
@@ -222,14 +222,14 @@ def kahan_step(rule, w, g, s, o, t):
 
 
 def half_ulp(w):
-    """Of a bfloat16; that of 2^-100 where it is smaller."""
+    """Half an ulp of a bfloat16, but at least that of 2^-100."""
     if abs(w) < 2.0**-100:
         return F32(2.0**-108)
     return F32(2.0 ** (math.floor(math.log2(abs(float(w)))) - 8))
 
 
 def exact_weight(writeback, w, c):
-    """What the optimizer knows of a weight stored as w with c beside it."""
+    """Returns the exact value of a weight stored as w with the residual c."""
     if writeback == "remainder":
         return from_bits((bits(w) + c) % 2**32)
     if writeback == "ulp_residual":
@@ -238,7 +238,7 @@ def exact_weight(writeback, w, c):
 
 
 def split_weight(writeback, exact, weight_format):
-    """(stored weight, c)"""
+    """Returns (stored weight, c)."""
     if writeback == "remainder":
         upper = (bits(exact) + 0x8000) >> 16 << 16
         return from_bits(upper), bits(exact) - upper
@@ -250,14 +250,14 @@ def split_weight(writeback, exact, weight_format):
 
 
 def kept_step(rule, w, g, s, o, t):
-    """A step of a weight that is known better than it is stored; s["c"] holds the rest."""
+    """Steps a weight known more exactly than stored; s["c"] holds the residual."""
     exact = RULES[rule](exact_weight(o["writeback"], w, s["c"]), g, s, o, t)
     stored, s["c"] = split_weight(o["writeback"], exact, o["weight_format"])
     return stored
 
 
 def fed_back_step(rule, w, g, s, o, t):
-    """(stored weight, weight before rounding); the error goes into m."""
+    """Returns (stored weight, weight before rounding). The error goes into m."""
     exact = RULES[rule](w, g, s, o, t)
     stored = ENCODERS[o["weight_format"]](exact)
     b1, b2, enabled = F32(o["beta1"]), o["beta2"], o.get("bias_correction", True)
@@ -270,7 +270,7 @@ def fed_back_step(rule, w, g, s, o, t):
 
 RULES = {
     "adamw": adamw,
-    "additive_twin": adamw,  # whose direction has the ratio of its options
+    "additive_twin": adamw,  # with the ratio in the options
     "lion": lion,
     "madam": madam,
     "m_plus_adam": m_plus_adam,

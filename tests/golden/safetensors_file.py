@@ -2,7 +2,7 @@
 header, raw data.
 
 Tensors are numpy arrays of float32 or int32 in C order; bfloat16 is read as float32. The header is
-padded with spaces to a multiple of 8 bytes, data follow in the order given, without holes; the same
+padded with spaces to a multiple of 8 bytes, data follow in the given order, without gaps; the same
 tensors always give the same bytes.
 """
 

@@ -1,5 +1,5 @@
-// Operations that cast what they make against the same operations followed by a cast, on any device:
-// codes, amaxes, scales, what else they write and the bytes around must be equal bit for bit.
+// Operations that cast their results against the same operations followed by a cast, on any device:
+// codes, amaxes, scales, other outputs and the bytes around must be equal bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline std::string cast_ahead_case_name(const testing::TestParamInfo<CastAheadCa
 }
 
 // One tile and several, ends that are no multiples of tiles, runs or packs, rows for every team of
-// warps, and tensors that no kernel for packs can take.
+// warps, and tensors unsuitable for kernels that use packs.
 inline std::vector<CastAheadCase> cast_ahead_cases() {
   std::vector<CastAheadCase> all;
   const auto add = [&](Maker maker, int64_t rows, int64_t cols, int64_t head_dim = 0) {
@@ -90,7 +90,7 @@ inline std::vector<CastAheadCase> cast_ahead_cases() {
 }
 
 enum class AheadInto : uint8_t { kRows, kTransposed, kBoth };
-// What some of the numbers are beside random ones.
+// Special values among random ones.
 enum class Extreme : uint8_t { kNone, kZeros, kInfinite, kNaN, kTiny };
 
 class CastAheadTrial {
@@ -101,7 +101,7 @@ class CastAheadTrial {
   struct Cast {
     AheadInto into = AheadInto::kBoth;
     Fp8CastKind kind = Fp8CastKind::kFold;
-    Format through = Format::kBF16;  // of the forward pass
+    Format through = Format::kBF16;  // rounding of the forward pass
     Extreme extreme = Extreme::kNone;
   };
 
@@ -131,7 +131,7 @@ class CastAheadTrial {
   }
 
   Tensor upload(const HostMatrix& m) { return DeviceMatrix(device_, *allocator_, m); }
-  // Random numbers in bf16, one in some of them extreme.
+  // Returns random numbers in bf16, one of which may be extreme.
   Tensor drawn(int64_t rows, int64_t cols, double spread, Draws& draws,
                Extreme extreme = Extreme::kNone) {
     HostMatrix m(DType::kBF16, {1, rows * cols + c_.shift});
@@ -189,7 +189,7 @@ class CastAheadTrial {
     make_ops<Fp8Ops>(device_.stream())->cast(from_memory);
   }
 
-  // Runs the operation and returns what it leaves for other readers than the cast.
+  // Runs the operation and returns its outputs for readers other than the cast.
   std::vector<Tensor> make(const Fp8CastCall& call, const Cast& cast, bool ahead, Draws& draws) {
     switch (c_.maker) {
       case Maker::kSwigluBackward:
@@ -299,8 +299,8 @@ class CastAheadTrial {
   CastAheadCase c_;
 };
 
-// All of it on a device, by the given operations. Wide rows, whose kernels differ in the warps of a
-// row alone, take two of the trials: an emulated GPU is slow.
+// Runs everything on a device, with the given operations. Wide rows, whose kernels differ only in
+// the warps per row, run two of the trials: an emulated GPU is slow.
 inline void expect_equal_ahead(Device& device, LlamaOps& ops, const CastAheadCase& c) {
   CastAheadTrial trial(device, ops, c);
   if (c.cols > 600) {

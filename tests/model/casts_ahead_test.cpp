@@ -1,4 +1,4 @@
-// Operations that cast what they make, on the CPU.
+// Operations that cast their results, on the CPU.
 #include "model/casts_ahead.h"
 
 #include "device/backends.h"

@@ -1,4 +1,4 @@
-// How far computed numbers are from exact ones, as bounds that follow from the roundings of a
+// Distance of computed numbers from exact ones, as bounds that follow from the roundings of a
 // format.
 #pragma once
 

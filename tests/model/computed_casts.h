@@ -34,8 +34,8 @@ inline std::string computed_case_name(const testing::TestParamInfo<ComputedCase>
   return name_of_case(info.param);
 }
 
-// Multiples of 16, of units and of tiles, ends one element off, a stored 5461, and no alignment at
-// all.
+// Multiples of 16, of units and of tiles, ends off by one element, a stored 5461, and no alignment
+// at all.
 inline std::vector<ComputedCase> computed_cases() {
   std::vector<ComputedCase> all;
   for (const Computation c : {Computation::kSwiglu, Computation::kNorm}) {
@@ -59,7 +59,7 @@ class ComputedCastTrial {
   ComputedCastTrial(Device& device, LlamaOps& ops, const ComputedCase& c)
       : device_(device), allocator_(device.make_allocator()), ops_(ops), c_(c) {}
 
-  // Everything that a single cast may touch.
+  // Everything that a single cast may modify.
   struct Outcome {
     HostMatrix rows, columns, numbers;
     bool operator==(const Outcome&) const = default;
@@ -98,7 +98,7 @@ class ComputedCastTrial {
     EXPECT_GT(computed.fetched().at(0, 1), kFirstAmax);
   }
 
-  // Micro-batches with their updates of scales, an evaluation and a cast again in between.
+  // Micro-batches with their updates of scales, an evaluation and another cast in between.
   void expect_equal_scaling(Fp8Recipe recipe, Format through) {
     PrecisionConfig config;
     config.fp8_recipe = recipe;
@@ -128,7 +128,7 @@ class ComputedCastTrial {
     }
   }
 
-  // The codes in rows, without a scale.
+  // Returns the codes in rows, without a scale.
   HostMatrix codes_through(Format through) {
     const Input input = make_input(Format::kBF16, 1);
     ComputedCasts casts(ops_, input.computed);
@@ -143,12 +143,11 @@ class ComputedCastTrial {
   struct Input {
     ComputedInput computed;
     Tensor
-        stored;  // as the operations before the cast leave it: bf16, or fp32 where it is not cast through
-                 // that
+        stored;  // output of the operations before the cast: bf16, or fp32 if not cast through bf16
   };
 
   Tensor upload(const HostMatrix& m) { return DeviceMatrix(device_, *allocator_, m); }
-  // Random numbers in bf16, beginning where the case says.
+  // Returns random numbers in bf16, at the case's alignment.
   Tensor drawn(int64_t rows, int64_t cols, double spread, Draws& draws,
                std::span<const float> special = {}) {
     HostMatrix m(DType::kBF16, {1, rows * cols + c_.shift});
@@ -160,7 +159,7 @@ class ComputedCastTrial {
     const Tensor t = upload(m);
     return {t.data + c_.shift * size_of(t.dtype), t.dtype, rows, cols, cols};
   }
-  // NaNs arise only where they are rounded to bf16, which takes their sign away.
+  // NaNs arise only if rounded to bf16, which drops their sign.
   static std::span<const float> special_values(Format through) {
     constexpr float kInf = std::numeric_limits<float>::infinity();
     static constexpr float kValues[] = {0.0f, -0.0f, 1e-30f, -3e38f, kInf, -kInf};
@@ -189,7 +188,7 @@ class ComputedCastTrial {
                          .gain = gain,
                          .eps = 1e-6f};
     ops_.norm_forward(call);
-    // What the cast reads is left by the operation that does not store its output.
+    // The input of the cast is written by the operation that does not store its output.
     call.out = {};
     call.sum = allocator_->tensor(kScratchMemory, DType::kBF16, c_.rows, c_.cols);
     call.inv_rms = allocator_->tensor(kScratchMemory, DType::kF32, 1, c_.rows);
@@ -228,7 +227,7 @@ class ComputedCastTrial {
   ComputedCase c_;
 };
 
-// All of it on a device, by the given operations.
+// Runs everything on a device, with the given operations.
 inline void expect_equal_casts(Device& device, LlamaOps& ops, const ComputedCase& c) {
   for (const Format through : {Format::kBF16, Format::kF32}) {
     SCOPED_TRACE(testing::Message() << "through " << name_of(through));

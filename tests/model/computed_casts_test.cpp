@@ -17,7 +17,7 @@ TEST_P(ComputedCastsOnCpu, AreThoseOfTheStoredInput) {
 INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnCpu, testing::ValuesIn(computed_cases()),
                          computed_case_name);
 
-// Which of the two roundings a config asks for shows in the codes.
+// The codes show which of the two roundings a config requests.
 TEST(ComputedCasts, RoundingToBf16First) {
   const auto device = make_cpu_device(1);
   const auto ops = make_ops<LlamaOps>(device->stream());

@@ -23,7 +23,7 @@ double log_sum_exp(const std::vector<double>& logits) {
   return reference_cross_entropy<double>(logits, 0) + logits[0];
 }
 
-// The loss with z_loss times the square of the logarithm of the sum.
+// The loss plus z_loss times the square of the logarithm of the sum.
 template <class S>
 S reference_with_z(const std::vector<S>& logits, int32_t target, double z_loss) {
   if (target < 0) return S(0);
@@ -61,7 +61,7 @@ class CrossEntropyOp : public testing::TestWithParam<LossCase> {
   struct Result {
     Matrix losses, logits;
   };
-  // A scale of 0 asks for losses only.
+  // A scale of 0 requests only losses.
   Result run(float gradient_scale, float z_loss = 0) {
     const Tensor logits = bench_.put(c_.storage, logits_),
                  losses = bench_.empty(DType::kF32, 1, c_.rows);
@@ -96,7 +96,7 @@ class CrossEntropyOp : public testing::TestWithParam<LossCase> {
       const std::vector<double> z = logits_.row(r), want = closed_form(z, target, z_loss),
                                 softmax = reference_softmax<double>(z);
       const double top = *std::ranges::max_element(z), lse = log_sum_exp(z);
-      // What the factor of the softmax is made of, which may cancel.
+      // Terms of the softmax's factor, which may cancel.
       const double factor = 1 + 2 * double(z_loss) * (1 + std::abs(lse));
       for (int64_t c = 0; c < c_.cols; ++c) {
         const double term =
@@ -182,7 +182,7 @@ TEST(SumLosses, IsExactInFp64) {
   EXPECT_NEAR(*result.as<double>(), sum, 1000 * 0x1p-53 * sum);
 }
 
-// A broken row must be seen in the loss, wherever it broke; an ignored one is ignored.
+// A broken row must be visible in the loss, wherever it broke; an ignored one is ignored.
 TEST(CrossEntropyEdges, NonFiniteLogitsReachTheLoss) {
   for (const double bad : {double(NAN), double(INFINITY)})
     for (const size_t at : {size_t{0}, size_t{31}, size_t{32}, size_t{69}}) {

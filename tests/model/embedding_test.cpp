@@ -1,4 +1,4 @@
-// Embedding: the lookup copies, the gradient gathers; rows that no token used get exactly nothing.
+// Embedding: the lookup copies, the gradient gathers; rows that no token used get exactly zero.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kVocab = 11;
 
-// Where each row of the table is used, as the operation takes it.
+// Uses of each row of the table, in the operation's format.
 struct Uses {
   std::vector<int32_t> first, positions;
   explicit Uses(const std::vector<int32_t>& tokens) {

@@ -1,5 +1,5 @@
-// Masters in every format beside every type that GEMMs read: what is drawn, what is named, what a
-// refresh gives, where memory goes.
+// Masters in every format with every type that GEMMs read: initial values, names, results of a
+// refresh, memory.
 #include <gtest/gtest.h>
 
 #include "model/model_bench.h"
@@ -56,7 +56,7 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
     device_->download(tensor, bytes.data());
     return bytes;
   }
-  // What GEMMs would read, computed anew from the master.
+  // Returns the weights that GEMMs would read, recomputed from the master.
   std::vector<float> decoded(const EncodedTensor& master) {
     const Tensor target =
         allocator_->tensor(kScratchMemory, GetParam().storage, master.rows, master.cols);
@@ -76,7 +76,7 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
   std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
 };
 
-// Bit for bit what CodecOps makes of the draw of an FP32 model.
+// Bit-identical to the CodecOps encoding of the draw of an FP32 model.
 TEST_P(EncodedWeights, AreTheEncodedDraw) {
   const WeightStore weights = store(options()), again = store(options());
   initialize_weights(weights, 0.5, 9, *device_);
@@ -139,7 +139,7 @@ TEST_P(EncodedWeights, ProductsReadTheDecodedMasters) {
   EXPECT_TRUE(qkv.contiguous());
 }
 
-// A master that changes shows after the next refresh, not before unless it is what GEMMs read.
+// A changed master shows after the next refresh, not before unless GEMMs read it directly.
 TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const WeightStore weights = store(options());
   initialize_weights(weights, 0.5, 9, *device_);
@@ -175,7 +175,7 @@ TEST_P(EncodedWeights, PaddingOfCopiesIsZero) {
   }
 }
 
-// A copy exists where types differ and nowhere else; linear layers can do without.
+// A copy exists where types differ and nowhere else; linear layers may omit it.
 TEST_P(EncodedWeights, CopiesTakeMemoryOnlyWhereNeeded) {
   const auto use_of = [&](LinearCopies copies) {
     PlanningAllocator plan;
@@ -206,7 +206,7 @@ std::string regime_name(const testing::TestParamInfo<Regime>& info) { return inf
 
 INSTANTIATE_TEST_SUITE_P(All, EncodedWeights, testing::ValuesIn(regimes()), regime_name);
 
-// Nothing but a decoded copy, or a master of the same type, can be read by GEMMs.
+// GEMMs can read only a decoded copy, or a master of the same type.
 TEST(EncodedWeightsTest, WhatIsNotKeptIsNotHandedOut) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();

@@ -1,4 +1,4 @@
-// A small model in FP8: one of each choice that a pass sees, in both layouts of operands.
+// A small model in FP8: one of each choice that affects a pass, in both layouts of operands.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct Variant {
   friend void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 };
 
-// One of each choice that a pass sees.
+// Returns one of each choice that affects a pass.
 inline std::vector<Variant> variants() {
   std::vector<Variant> all{{"plain", fp8_config()},
                            {"block_fp8", fp8_config(WeightFormat::kBlockFp8)},

@@ -25,7 +25,7 @@ struct GoldenModel {
   NamedValues gradients{};  // of the mean loss
   std::vector<float> logits{};
   std::vector<int32_t> tokens{}, targets{};
-  std::vector<int32_t> document_begin{};  // of attention within documents
+  std::vector<int32_t> document_begin{};  // for attention within documents
   double loss = 0;                        // mean over the targets that are not -1
 
   [[nodiscard]] TokenBatch rows(int64_t first, int64_t count) const {

@@ -1,4 +1,4 @@
-// A model calls its hooks where weights are read and gradients complete, and needs none.
+// A model calls its hooks when weights are read and gradients complete, and needs none.
 #include "model/gradient_hooks.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// The GEMMs of linear layers in FP8 against FP64 sums over operands that are rounded here once
-// more, by search among all codes: outputs, gradients of inputs and of weights, with scales that
-// are not 1.
+// The GEMMs of linear layers in FP8 against FP64 sums over operands rounded independently here, by
+// search among all codes: outputs, gradients of inputs and of weights, with scales other than 1.
 #include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "device/expect_rounded.h"
 #include "model/model_bench.h"
@@ -33,7 +33,7 @@ struct Grid {
                                      : std::ldexp((1 << bits) + mantissa, exponent - bias - bits));
     }
   }
-  // To the nearest, ties to the even code; beyond the largest, to that.
+  // Rounds to nearest, ties to the even code; beyond the largest, to that.
   [[nodiscard]] double round(double x) const {
     const double size = std::fabs(x);
     size_t best = 0;
@@ -97,14 +97,14 @@ struct World {
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
     return allocator->tensor(kScratchMemory, dtype, rows, cols);
   }
-  // What linear layers read of a tensor [rows, cols].
+  // Returns a linear layer's operand for a tensor [rows, cols].
   mpt::QuantizedMatrix operand(int64_t rows, int64_t cols) {
     mpt::QuantizedMatrix codes{tensor(DType::kE4M3, rows, cols)};
     if (device->gemm().fp8_layout() == Fp8Layout::kRowsOfK)
       codes.transposed = tensor(DType::kE4M3, cols, rows);
     return codes;
   }
-  // Decoded, as FP32 or through BF16 as the config says, padding included.
+  // Returns decoded weights, as FP32 or through BF16 depending on the config, including padding.
   std::vector<float> weight_values(int64_t first) {
     std::vector<float> all;
     for (int64_t j = 0; j < weights.specs()[size_t(first)].fused; ++j) {
@@ -172,7 +172,7 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
       set_values(*world.device, dy, gradients);
       world.linears.cast_input(i, x, codes, Fp8CastKind::kFold);
       world.linears.forward(i, codes, y);
-      world.linears.end_forward();  // the bytes keep the scale they have
+      world.linears.end_forward();  // the bytes keep their scale
       world.linears.backward(i, {.d_y = dy, .x = codes, .d_x = dx});
       world.linears.end_backward();
     };
@@ -181,7 +181,8 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
     world.linears.update_casts();  // now with the scale from their own amax
     const std::vector<float> x1 = bf16_normals(n * in, 2, 3), dy1 = bf16_normals(n * out, 3e-4, 4);
     pass(x1, dy1);
-    // Every slot has seen one amax when it casts again; the current recipe sees what it casts.
+    // Every slot has seen one amax when it casts again; the current recipe uses the data being
+    // cast.
     const bool current = GetParam().recipe == Fp8Recipe::kCurrent;
     const RoundedOperand qx = rounded_operand(e4m3, x1, 448 / amax_of(current ? x1 : x0)),
                          qw = rounded_operand(e4m3, w, 448 / amax_of(w)),
@@ -215,7 +216,7 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
         ASSERT_TRUE(expect(
             got_dw[size_t(o * in + c)], n, [&](int64_t j) { return j * out + o; },
             [&](int64_t j) { return j * in + c; }, qdy, qx, DType::kF32));
-    // With a scale that fits, outputs are those of BF16 within the bounds of Transformer Engine's
+    // With a suitable scale, outputs are those of BF16 within the bounds of Transformer Engine's
     // own test of modules: rtol 0.125, atol 0.0675 for outputs of about 1.
     pass(x1, dy1);
     std::vector<double> exact(static_cast<size_t>(n * out));

@@ -1,5 +1,5 @@
 // BF16 storage against the golden models, and the two containers in which a BF16 gradient may be
-// gathered.
+// accumulated.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -8,9 +8,9 @@
 namespace mpt::test {
 namespace {
 
-// As in llama_gradient_test.cpp: independent roundings on the way from a weight to the loss and
-// back, and here also of the weights themselves (8 a layer and 3), which the golden gradients do
-// not have.
+// Like in llama_gradient_test.cpp: independent roundings between a weight and the loss, in both
+// directions, and here also of the weights themselves (8 per layer and 3), which the golden
+// gradients lack.
 double tolerance(const LlamaConfig& config) {
   const double roundings =
       double(2 * (13 * config.num_hidden_layers + 4) + 2 * (8 * config.num_hidden_layers + 3));
@@ -33,7 +33,7 @@ TEST(LlamaBf16, GoldenModels) {
   }
 }
 
-// BF16 logits are exact in BF16: nothing wider was handed out by accident.
+// BF16 logits are exact in BF16: nothing wider was returned by accident.
 TEST(LlamaBf16, LogitsAreBf16) {
   const GoldenModel golden = load_golden("llama_tiny");
   ModelBench bench(golden.config,
@@ -45,7 +45,7 @@ TEST(LlamaBf16, LogitsAreBf16) {
 struct Gathering {
   DType storage;
   int64_t rows;        // of a micro-batch; the golden batch has 2
-  int64_t chunk_rows;  // 0: the head's gradient is written once a micro-batch
+  int64_t chunk_rows;  // 0: the head's gradient is written once per micro-batch
 };
 
 class GradientFormat : public testing::TestWithParam<Gathering> {
@@ -62,7 +62,7 @@ class GradientFormat : public testing::TestWithParam<Gathering> {
   GoldenModel golden_ = load_golden("llama_tiny");
 };
 
-// However it was gathered, a BF16 gradient is the FP32 one rounded once.
+// However it was accumulated, a BF16 gradient is the FP32 one rounded once.
 TEST_P(GradientFormat, Bf16IsFp32RoundedOnce) {
   ModelBench wide = bench(DType::kF32), narrow = bench(DType::kBF16);
   wide.set_weights(golden_.weights);
@@ -74,7 +74,7 @@ TEST_P(GradientFormat, Bf16IsFp32RoundedOnce) {
   EXPECT_EQ(narrow.gradients(), want);
 }
 
-// GEMMs of FP32 weights write FP32 alone.
+// GEMMs of FP32 weights write only FP32.
 TEST_P(GradientFormat, TheContainerFollowsStorageAndAdditions) {
   ModelBench narrow = bench(DType::kBF16), wide = bench(DType::kF32);
   const WeightStore& store = narrow.store();

@@ -36,16 +36,16 @@ struct Decoding {
     }
     return all;
   }
-  // Of the golden file, in float64.
+  // Returns those of the golden file, in float64.
   [[nodiscard]] Logits exact(int64_t i) const {
     const int64_t count = golden.batch.seq_len * golden.config.vocab_size;
     return {golden.logits.begin() + i * count, golden.logits.begin() + (i + 1) * count};
   }
 };
 
-// Both compute the same sums in another order. What float32 summation costs here is known: another
+// Both compute the same sums in another order. The cost of float32 summation here is known: another
 // implementation in float32 (PyTorch) is within 7.2e-6 of the exact logits
-// (tests/golden/README.md), and so each of the two may be.
+// (tests/golden/README.md), and so may each of the two be.
 constexpr double kFp32Apart = 2 * 7.2e-6;
 
 double largest_difference(const Logits& a, const Logits& b) {
@@ -69,9 +69,9 @@ TEST(LlamaDecoder, Fp32EqualsTheWholeSequence) {
   }
 }
 
-// In bf16 another order of a sum may round an activation the other way: the decoder is as far from
-// the whole sequence as that is from the exact logits, at most, and no farther from the exact ones
-// than twice that.
+// In bf16 another order of a sum may round an activation the other way: the distance of the decoder
+// from the whole sequence is at most that of the sequence from the exact logits, and its distance
+// from the exact ones at most twice that.
 TEST(LlamaDecoder, Bf16EqualsTheWholeSequence) {
   for (const char* name : {"llama_tiny", "llama_wide"}) {
     Decoding d(name, DType::kBF16, load_golden(name).batch.seq_len);
@@ -86,7 +86,7 @@ TEST(LlamaDecoder, Bf16EqualsTheWholeSequence) {
   }
 }
 
-// What the bounds above must catch: one token more in the cache, and with it another position.
+// The bounds above must catch one more token in the cache, and with it another position.
 TEST(LlamaDecoder, BoundsSeeOneTokenInTheCache) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {
     Decoding d("llama_tiny", storage, 14);

@@ -1,4 +1,5 @@
-// Documents that share a row do not see each other: losses and gradients are those of each alone.
+// Documents that share a row do not see each other: losses and gradients are those of separate
+// ones.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -58,9 +59,9 @@ Results results_of(const GoldenModel& model, DType storage, AttentionScope atten
 
 class LlamaDocuments : public testing::TestWithParam<DType> {};
 
-// Where documents begin at tiles of attention (64 tokens), every loss is the same to the bit, and
-// so is their sum but for the order in which FP64 adds it. Gradients of weights are sums over
-// tokens, added in another order: 256 FP32 terms, of which each is as large as the whole at most.
+// If documents begin at tiles of attention (64 tokens), every loss is bit-identical, and so is
+// their sum except for the order in which FP64 adds it. Gradients of weights are sums over tokens,
+// added in another order: 256 FP32 terms, each at most as large as the whole.
 TEST_P(LlamaDocuments, AtTilesHaveTheLossesOfTheirOwn) {
   const std::vector<int64_t> lengths{64, 128, 64};
   const GoldenModel row = packed_row(lengths, GetParam());
@@ -85,14 +86,14 @@ TEST_P(LlamaDocuments, AtTilesHaveTheLossesOfTheirOwn) {
     EXPECT_LE(deviation(values, gradients.at(name)).relative_norm, 256 * kFp32Rounding) << name;
 }
 
-// Elsewhere tiles of attention are cut otherwise, so its sums are added in another order: a token's
-// loss is off by what a few roundings to the storage type do to it.
+// Elsewhere tiles of attention are split differently, so its sums are added in another order: a
+// token's loss is off by the effect of a few roundings to the storage type.
 TEST_P(LlamaDocuments, AnywhereHaveTheLossesOfTheirOwn) {
   const std::vector<int64_t> lengths{1, 37, 2, 90, 63, 7};
   const GoldenModel row = packed_row(lengths, GetParam());
   const Results packed = results_of(row, GetParam(), AttentionScope::kDocument);
   const double rounding = GetParam() == DType::kBF16 ? kBf16Rounding : 4 * kFp32Rounding;
-  // As in llama_gradient_test.cpp: 13 roundings a layer and 4 at the end.
+  // Like in llama_gradient_test.cpp: 13 roundings per layer and 4 at the end.
   const double tolerance = 3 * std::sqrt(30.0) * rounding;
   double loss = 0;
   int64_t begin = 0;
@@ -106,7 +107,7 @@ TEST_P(LlamaDocuments, AnywhereHaveTheLossesOfTheirOwn) {
     begin += length;
   }
   EXPECT_NEAR(packed.loss, loss, tolerance * loss);
-  // With attention over the row it is another loss, by far more than what is left here.
+  // Attention over the row gives another loss, by far more than the difference left here.
   const Results seen = results_of(
       [&] {
         GoldenModel without = row;
@@ -117,7 +118,7 @@ TEST_P(LlamaDocuments, AnywhereHaveTheLossesOfTheirOwn) {
   EXPECT_GT(std::abs(seen.loss - loss), 10 * std::abs(packed.loss - loss));
 }
 
-// Whatever another document holds, these losses keep their bits.
+// Whatever another document contains, these losses keep their bits.
 TEST_P(LlamaDocuments, DoNotSeeEachOther) {
   const GoldenModel row = packed_row({30, 50, 40}, GetParam());
   GoldenModel other = row;
@@ -132,7 +133,7 @@ TEST_P(LlamaDocuments, DoNotSeeEachOther) {
 INSTANTIATE_TEST_SUITE_P(Storage, LlamaDocuments, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& instance) { return std::string(name_of(instance.param)); });
 
-// Several micro-batches of several rows, recomputed, evaluated and not named.
+// Several micro-batches of several rows, recomputed, evaluated and unnamed.
 TEST(LlamaDocumentBatches, TakeTheBeginningsOfTheirRows) {
   const GoldenModel model =
       random_model(small_model(), {6, 70}, {.ignored = 0.1, .seed = 9, .documents = 0.1});

@@ -1,5 +1,5 @@
-// Memory of models in FP8: the plan is what is taken, codes replace wider copies, and those of
-// weights are of as many layers as wanted.
+// Memory of models in FP8: the plan equals the allocation, codes replace wider copies, and codes of
+// weights are kept for as many layers as configured.
 #include <gtest/gtest.h>
 
 #include "model/fp8_model.h"
@@ -64,8 +64,8 @@ TEST_P(LlamaFp8Plan, IsWhatIsTaken) {
 INSTANTIATE_TEST_SUITE_P(All, LlamaFp8Plan, testing::ValuesIn(variants_in_both_layouts()),
                          variant_name);
 
-// A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one. The attention's is no extra tensor
-// in BF16, and one of codes in FP8.
+// A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one. The attention's is no extra
+// tensor in BF16, and one of codes in FP8.
 TEST(LlamaFp8Memory, KeptActivationsShrink) {
   LlamaConfig config = kConfig;
   const auto activations = [&](const std::optional<PrecisionConfig>& fp8, int64_t layers) {
@@ -80,8 +80,8 @@ TEST(LlamaFp8Memory, KeptActivationsShrink) {
   EXPECT_EQ(bf16_layer - fp8_layer, n * (c + c + f) - n * c);
 }
 
-// Inputs that are cast are not written in a wider type first: beside what all layers keep there are
-// their sum, a block half's output and the head's input with its norm.
+// Inputs that are cast are not written in a wider type first: in addition to the tensors that all
+// layers keep, there are their sum, a block half's output and the head's input with its norm.
 TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
   LlamaConfig config = kConfig;
   for (const Format source : {Format::kBF16, Format::kF32})
@@ -101,8 +101,8 @@ TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
     }
 }
 
-// A GPU's model keeps as much a layer, and takes once for all of them what lies the other way
-// round: codes of the widest operand in rows, of the attention transposed, of the largest output
+// A GPU's model keeps as much per layer, and allocates once for all of them the codes in the other
+// layout: of the widest operand in rows, of the attention transposed, of the largest output
 // gradient; and the weights' codes twice.
 TEST(LlamaFp8Memory, RowsOfKCostCopies) {
   LlamaConfig config = kConfig;
@@ -123,8 +123,8 @@ TEST(LlamaFp8Memory, RowsOfKCostCopies) {
   EXPECT_EQ(more(kScratchMemory, 5, Keep::kNothing), 0);
 }
 
-// Codes of one layer, in as many layouts as its GEMMs read, however many layers there are; the
-// head's beside them.
+// Codes of one layer, in all layouts that its GEMMs read, for any number of layers; plus the
+// head's.
 TEST(LlamaFp8Memory, CodesOfOneLayer) {
   LlamaConfig config = kConfig;
   const auto codes = [&](Fp8Layout layout, int64_t layers, Keep keep, bool head = false) {
@@ -143,8 +143,8 @@ TEST(LlamaFp8Memory, CodesOfOneLayer) {
   }
 }
 
-// The 1B model on a GPU, in bytes a parameter. Linear layers are 0.902 of the parameters; embedding
-// and head are stored in BF16. Weights take
+// The 1B model on a GPU, in bytes per parameter. Linear layers are 0.902 of the parameters;
+// embedding and head are stored in BF16. Weights take
 //   BF16     2
 //   FP8      0.902 (1 + 2 / 128) + 0.098 * 2  = 1.112
 //   NVFP4    0.902 (1/2 + 1/16)  + 0.098 * 2  = 0.703

@@ -1,5 +1,5 @@
-// Whole models in FP8, in both layouts of operands: close to BF16, and what must not change a bit
-// of losses, gradients and scales.
+// Whole models in FP8, in both layouts of operands: close to BF16, and changes that must not affect
+// a bit of losses, gradients and scales.
 #include <cmath>
 #include <numeric>
 
@@ -77,8 +77,8 @@ TEST_P(LlamaFp8, RecomputationChangesNothing) {
   EXPECT_TRUE(outcome_with(options) == kept);
 }
 
-// Codes of weights that are made again for each GEMM are those that would have been kept: with new
-// weights in every step, one and two micro-batches, recomputed blocks, and evaluation in between.
+// Codes of weights recomputed for each GEMM equal those that would have been kept: with new weights
+// in every step, one and two micro-batches, recomputed blocks, and evaluation in between.
 TEST_P(LlamaFp8, CodesOfOneLayerChangeNothing) {
   const GoldenModel other = random_model(kConfig, kBatch, {.storage = DType::kBF16, .seed = 99});
   for (const auto& [recompute, rows] :
@@ -108,7 +108,7 @@ TEST_P(LlamaFp8, CodesOfOneLayerChangeNothing) {
   }
 }
 
-// A model that takes up weights and scales where another left them goes on as that one does.
+// A model that takes over another's weights and scales continues like the other.
 TEST_P(LlamaFp8, ResumesToTheBit) {
   BenchOptions other_codes = options_of(GetParam());
   other_codes.weight_codes = WeightCodes::kOneLayer;
@@ -145,7 +145,7 @@ TEST_P(LlamaFp8, PaddingStaysPositiveZero) {
   }
 }
 
-// Training does not see evaluation, unless it is told to: then it sees its amaxes and nothing else.
+// Training is unaffected by evaluation, unless configured otherwise: then only by its amaxes.
 TEST_P(LlamaFp8, EvaluationAndScales) {
   const GoldenModel other = random_model(kConfig, kBatch, {.storage = DType::kBF16, .seed = 99});
   BenchOptions options = options_of(GetParam());
@@ -179,11 +179,11 @@ TEST_P(LlamaFp8, EvaluationAndScales) {
     EXPECT_EQ(scales_of(folding).at(kept), scales.at(kept));
 }
 
-// How far FP8 may take a whole model from BF16. Each of the two operands of a GEMM is rounded by at
-// most half a spacing: 2^-4 of the number in E4M3, 2^-3 in E5M2, evenly spread, so 1/sqrt(3) of
-// that on average. Independent roundings add like random walks: two operands of each GEMM forward,
-// two backward, and the weight gradient's own two. A wrong scale or a missing term is off by 1 in
-// this measure.
+// Bound on the distance of a whole FP8 model from BF16. Each of the two operands of a GEMM is
+// rounded by at most half a spacing: 2^-4 of the value in E4M3, 2^-3 in E5M2, evenly distributed,
+// so 1/sqrt(3) of that on average. Independent roundings add like random walks: two operands of
+// each GEMM forward, two backward, and the weight gradient's own two. A wrong scale or a missing
+// term is off by 1 in this measure.
 double tolerance(const PrecisionConfig& config) {
   const double e4m3 = 0x1p-8 / 3, e5m2 = 0x1p-6 / 3;  // squared
   const double products = double(4 * kConfig.num_hidden_layers + (config.fp8_lm_head ? 1 : 0));
@@ -218,14 +218,14 @@ TEST_P(LlamaFp8, IsCloseToBf16) {
   initialize(bf16_model);
   const Outcome got = outcome_of(fp8, model_, 6), want = outcome_of(bf16_model, model_, 6);
   const double most = tolerance(GetParam().config);
-  // A token's loss changes by the product of its logits' errors and p - y, which is no longer than
-  // sqrt(2); tokens add like random walks.
+  // A token's loss changes by the dot product of its logits' errors and p - y, which is no longer
+  // than sqrt(2); tokens add like random walks.
   EXPECT_NEAR(got.losses.back(), want.losses.back(),
               most * spread_of(bf16_model.llama().logits(model_.tokens)) *
                   std::sqrt(2 * double(model_.predicted())));
   EXPECT_NE(got.losses.back(), want.losses.back());
-  // The norm of n errors scatters by 1/sqrt(2 n) of itself: by 1/8 for a gain's 32, three times
-  // that at most. Over all tensors it does not.
+  // The norm of n errors scatters by 1/sqrt(2 n) of itself: by 1/8 for a gain's 32, at most three
+  // times that. Over all tensors it does not.
   const double most_of_one = (1 + 3.0 / 8) * most;
   std::vector<float> all_got, all_want;
   for (const auto& [name, values] : want.gradients) {
@@ -336,8 +336,8 @@ TEST(LlamaFp8Cadence, UpdatesPerMicroBatchOrStep) {
   }
 }
 
-// With one scale for the whole step, and weights that do not change, how often they are cast is no
-// matter.
+// With one scale for the whole step, and weights that do not change, it does not matter how often
+// they are cast.
 TEST(LlamaFp8Cadence, CastingUnchangedWeightsAgainChangesNothing) {
   const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
   const auto with = [&](Cadence recast) {
@@ -364,8 +364,7 @@ struct LayoutCase {
 
 class Layouts : public testing::TestWithParam<Variant> {};
 
-// Operands are the same however they lie: so are all results, where sums are taken in the same
-// order.
+// Operands are the same in any layout: so are all results, if sums are taken in the same order.
 TEST_P(Layouts, GiveTheSameBits) {
   const GoldenModel model =
       random_model(kConfig, kBatch, {.storage = DType::kBF16, .ignored = 0.1});

@@ -1,5 +1,5 @@
-// Logits, loss and every gradient against a float64 LLaMA in PyTorch, and what must not change a
-// bit of them.
+// Logits, loss and every gradient against a float64 LLaMA in PyTorch, and changes that must not
+// affect a bit of them.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"

@@ -10,7 +10,7 @@
 namespace mpt::test {
 namespace {
 
-// The oracle itself against the files that PyTorch made.
+// Tests the oracle itself against the files made by PyTorch.
 TEST(ReferenceLlamaTest, AgreesWithTheGoldenModels) {
   for (const char* name : {"llama_tiny", "llama_wide"}) {
     const GoldenModel golden = load_golden(name);
@@ -32,8 +32,8 @@ struct GradientCase {
   const char* name;
   LlamaConfig config;
   BatchShape batch;
-  double ignored;        // share of targets
-  double documents = 0;  // share of tokens that begin one
+  double ignored;        // fraction of targets
+  double documents = 0;  // fraction of tokens that begin one
 };
 
 LlamaConfig shape(int64_t hidden, int64_t inter, int64_t heads) {
@@ -53,7 +53,7 @@ RopeScaling scaled_rope(RopeType type) {
   return {.rope_type = type, .factor = 4, .original_max_position_embeddings = 20};
 }
 
-// Each way in which LLaMAs differ alone, and all together.
+// Returns each variation of LLaMAs separately, and all together.
 std::vector<GradientCase> families(int64_t hidden) {
   LlamaConfig tied = shape(hidden, 12, 2), wide_heads = tied, narrow_heads = tied, linear = tied,
               llama3 = tied, normed = tied;
@@ -104,8 +104,8 @@ std::string gradient_case_name(const testing::TestParamInfo<GradientCase>& info)
 class LlamaGradient : public testing::TestWithParam<GradientCase> {
  protected:
   // One rounding in the storage type for each of the tensors between a weight and the loss, forward
-  // and backward: 13 a layer each way and 4 at the end. Independent roundings add like random
-  // walks, and a change at one place may grow on its way; the factor 3 covers that and the
+  // and backward: 13 per layer in each direction and 4 at the end. Independent roundings add like
+  // random walks, and a change at one place may grow further on; the factor 3 covers that and the
   // deviation of a norm from its mean.
   [[nodiscard]] double tolerance(DType storage) const {
     const double roundings = double(2 * (13 * GetParam().config.num_hidden_layers + 4));
@@ -146,8 +146,8 @@ INSTANTIATE_TEST_SUITE_P(Models, LlamaGradient, testing::ValuesIn(gradient_cases
 INSTANTIATE_TEST_SUITE_P(Families, LlamaGradient, testing::ValuesIn(families(8)),
                          gradient_case_name);
 
-// In BF16 a width of 2 or 8 says little: where few large terms cancel, the rounding of each is all
-// that is left.
+// In BF16, a width of 2 or 8 shows little: if few large terms cancel, only the rounding of each is
+// left.
 std::vector<GradientCase> wider_cases() {
   LlamaConfig two_layers = shape(16, 7, 2), unpadded = shape(18, 13, 3);
   two_layers.num_hidden_layers = 2;

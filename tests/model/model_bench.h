@@ -14,7 +14,7 @@
 
 namespace mpt::test {
 
-// The logical elements of an fp32 or bf16 tensor, as FP32.
+// Returns the logical elements of an fp32 or bf16 tensor, as FP32.
 inline std::vector<float> values_of(Device& device, const Tensor& tensor) {
   std::vector<float> values(size_t(tensor.elements()));
   if (tensor.dtype == DType::kF32) {
@@ -27,7 +27,7 @@ inline std::vector<float> values_of(Device& device, const Tensor& tensor) {
   return values;
 }
 
-// Rounded to the tensor's type.
+// Rounds to the tensor's type.
 inline void set_values(Device& device, const Tensor& tensor, const std::vector<float>& values) {
   check(int64_t(values.size()) == tensor.elements(), "{} values for {} elements", values.size(),
         tensor.elements());
@@ -103,7 +103,7 @@ class ModelBench {
     return all;
   }
 
-  // Loss sum and gradients of the mean over all targets, `rows` rows at a time.
+  // Returns the loss sum, with gradients of the mean over all targets, `rows` rows at a time.
   double step(const GoldenModel& golden, int64_t rows) {
     double loss = 0;
     for (int64_t first = 0; first < golden.batch.rows; first += rows)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "device/backends.h"
 #include "model/llama_ops.h"
@@ -23,7 +24,7 @@ struct Matrix {
   }
 };
 
-// Half a unit in the last place of the type, relative to the number.
+// Half a unit in the last place of the type, relative to the value.
 inline double rounding_of(DType type) {
   return type == DType::kBF16 ? kBf16Rounding : kFp32Rounding;
 }
@@ -32,7 +33,7 @@ inline double rounded(double x, DType type) {
   return type == DType::kBF16 ? double(to_float(bf16_nearest(float(x)))) : double(float(x));
 }
 
-// Normal numbers, each exact in `type`; a function of the arguments alone.
+// Normal numbers, each exact in `type`; a function only of the arguments.
 inline Matrix random_matrix(int64_t rows, int64_t cols, DType type, uint64_t seed) {
   Matrix m(rows, cols);
   std::vector<float> row(size_t(std::max<int64_t>(cols, 1)));
@@ -78,8 +79,8 @@ class OpBench {
   std::unique_ptr<LlamaOps> ops_;
 };
 
-// |got - want| <= `roundings` of the storage type, relative to the number, plus `terms` FP32 roundings of its
-// largest intermediate value.
+// Holds if |got - want| <= `roundings` of the storage type, relative to the value, plus `terms`
+// FP32 roundings of its largest intermediate value.
 struct Bound {
   DType storage;
   double roundings;

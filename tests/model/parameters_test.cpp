@@ -75,7 +75,7 @@ const LlamaConfig kQwen3{.hidden_size = 1024,
                          .tie_word_embeddings = true,
                          .qk_norm = true};
 
-// SmolLM2-135M, Llama-3.2-1B and Qwen3-0.6B, as their model cards count.
+// SmolLM2-135M, Llama-3.2-1B and Qwen3-0.6B, counted as in their model cards.
 TEST(Parameters, CountsOfPublishedModels) {
   for (const auto& [config, parameters] :
        {std::pair{kSmolLm2, 134'515'008}, {kLlama32, 1'235'814'400}, {kQwen3, 596'049'920}}) {
@@ -101,7 +101,7 @@ TEST(Parameters, ShapesOfGroupedQueriesAndNormedHeads) {
   expect(LayerParam::kKNorm, "self_attn.k_norm", 1, 128);
 }
 
-// One matrix, which is read first and whose gradient is complete last.
+// A single matrix, which is read first and whose gradient is complete last.
 TEST(Parameters, ATiedHeadIsTheEmbedding) {
   const std::vector<ParamSpec> specs = llama_parameters(kSmolLm2);
   EXPECT_EQ(specs.size(), 2u + 9 * 30);

@@ -57,7 +57,7 @@ MemoryUse planned(const LlamaConfig& config, const PlanOptions& o, int threads =
   return allocator.use();
 }
 
-// --- planned is taken ----------------------------------------------------------------------------
+// --- planned memory is allocated -----------------------------------------------------------------
 
 TEST(Plan, IsWhatIsTaken) {
   for (const DType storage : {DType::kF32, DType::kBF16})
@@ -77,7 +77,7 @@ TEST(Plan, IsWhatIsTaken) {
         }
 }
 
-// A run takes no memory that was not planned.
+// A run allocates no memory that was not planned.
 TEST(Plan, RunningTakesNothingMore) {
   const GoldenModel model = random_model(kPlanned, {2, 9}, {});
   ModelBench bench(kPlanned,
@@ -89,7 +89,7 @@ TEST(Plan, RunningTakesNothingMore) {
   EXPECT_EQ(bench.allocator().use().total(), before);
 }
 
-// A device outlives the memory of its models: nothing of the first may be used by the second,
+// A device outlives the memory of its models: no data of the first may be used by the second,
 // larger or smaller.
 TEST(Plan, OneModelAfterAnotherOnADevice) {
   const auto device = make_cpu_device(2);
@@ -131,8 +131,7 @@ TEST(Plan, OneBillionParameters) {
 
 // --- growth --------------------------------------------------------------------------------------
 
-// Every purpose grows by the same amount from 2T to 4T as twice from T to 2T: nothing is quadratic
-// in T.
+// Every purpose grows from 2T to 4T by twice its growth from T to 2T: nothing is quadratic in T.
 TEST(Plan, IsLinearInTheSequenceLength) {
   const auto at = [](int64_t tokens, MemoryPurpose purpose) {
     return planned(k1B, {.micro_batch = {2, tokens}}).of(purpose);
@@ -144,7 +143,7 @@ TEST(Plan, IsLinearInTheSequenceLength) {
   EXPECT_EQ(at(1024, kActivationMemory), 2 * at(512, kActivationMemory));
 }
 
-// With the batch only four bytes a token are added: its loss.
+// With the batch, only four bytes per token are added: its loss.
 TEST(Plan, LogitsDoNotGrowWithTheBatch) {
   const auto logits = [](int64_t rows) {
     return planned(k1B, {.micro_batch = {rows, 1024}}).of(kLogitMemory);
@@ -205,7 +204,7 @@ OneStep first_row_of(const GoldenModel& model, int64_t planned_rows, DType stora
                                   .loss_chunk_rows = 4,
                                   .recompute = recompute});
   bench.set_weights(model.weights);
-  // What a fuller micro-batch left behind must not show.
+  // Remains of a fuller micro-batch must not show.
   if (planned_rows > 1)
     bench.llama().forward_backward(model.rows(0, planned_rows),
                                    {.gradient_scale = 1, .accumulate = Accumulate::kNo});
@@ -223,8 +222,8 @@ TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
                 first_row_of(model, 1, storage, recompute));
 }
 
-// Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in
-// the GEMMs.
+// Sums over the rows do not depend on how many are processed at a time, up to the order of FP32
+// sums in the GEMMs.
 TEST(MicroBatch, EvaluationIsTheSumOverRows) {
   const GoldenModel model = random_model(kPlanned, {5, 9}, {.ignored = 0.2});
   std::vector<double> sums;

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "model/golden_model.h"
 #include "model/model_bench.h"
@@ -13,9 +14,9 @@ namespace mpt::test {
 
 struct RandomModelOptions {
   DType storage = DType::kF32;  // the weights are exact in it
-  double ignored = 0;           // share of the targets
+  double ignored = 0;           // fraction of the targets
   uint64_t seed = 1;
-  double documents = 0;  // share of the tokens that begin one, for attention within documents
+  double documents = 0;  // fraction of the tokens that begin one, for attention within documents
 };
 
 inline std::vector<float> random_weight(const ParamSpec& spec, const RandomModelOptions& options) {
@@ -34,7 +35,7 @@ inline std::vector<float> random_weight(const ParamSpec& spec, const RandomModel
   return values;
 }
 
-// `gradients`, `logits` and `loss` are not filled.
+// Leaves `gradients`, `logits` and `loss` empty.
 inline GoldenModel random_model(const LlamaConfig& config, const BatchShape& batch,
                                 const RandomModelOptions& options) {
   GoldenModel model{.config = config, .batch = batch};

@@ -1,4 +1,4 @@
-// The formulas of a LLaMA written down once more, plainly, over any scalar: double gives values,
+// The formulas of a LLaMA in a second, plain version, over any scalar: double gives values,
 // complex<double> gives derivatives exact to FP64 rounding by the complex step f'(x) = Im f(x + ih)
 // / h, with h so small that h^2 vanishes.
 #pragma once
@@ -65,11 +65,11 @@ S reference_swiglu(S gate, S up) {
 struct HeadShape {
   int64_t heads, head_dim;
   double theta = 10000;
-  int64_t readers = 1;    // query heads per head of keys
+  int64_t readers = 1;    // query heads per key head
   RopeScaling scaling{};  // of theta's frequencies
 };
 
-// As transformers documents it, by wavelengths.
+// By wavelengths, as documented by transformers.
 inline double reference_frequency(const HeadShape& shape, int64_t i) {
   const double plain = 1 / std::pow(shape.theta, double(2 * i) / double(shape.head_dim));
   const RopeScaling& s = shape.scaling;
@@ -120,8 +120,8 @@ std::vector<S> reference_softmax(std::vector<S> z) {
   return z;
 }
 
-// The new token's output, [H D]: its query over the keys and values of all tokens so far, its own
-// included.
+// Returns the new token's output, [H D]: its query over the keys and values of all tokens so far,
+// including its own.
 template <class S>
 std::vector<S> reference_attention(const std::vector<S>& query,
                                    std::span<const std::vector<S>> keys,
@@ -144,7 +144,7 @@ std::vector<S> reference_attention(const std::vector<S>& query,
   return out;
 }
 
-// 0 for the target -1.
+// Returns 0 for the target -1.
 template <class S>
 S reference_cross_entropy(const std::vector<S>& logits, int32_t target) {
   if (target < 0) return S(0);

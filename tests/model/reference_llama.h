@@ -21,7 +21,8 @@ class ReferenceLlama {
   ReferenceLlama(const LlamaConfig& config, const Weights<S>& weights)
       : config_(config), weights_(weights) {}
 
-  // Of one row of tokens; the target -1 counts 0. `document_begin`: as in TokenBatch.
+  // Returns the loss of one row of tokens; the target -1 counts 0. `document_begin`: as in
+  // TokenBatch.
   S loss(std::span<const int32_t> tokens, std::span<const int32_t> targets,
          std::span<const int32_t> document_begin = {}) const {
     std::vector<std::vector<S>> x;

@@ -1,5 +1,5 @@
-// RMSNorm with its residual addition: values against FP64, gradients against closed forms that the
-// complex step proves.
+// RMSNorm with its residual addition: values against FP64, gradients against closed forms proved by
+// the complex step.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -77,8 +77,8 @@ std::string norm_case_name(const testing::TestParamInfo<NormCase>& info) {
   return fmt::format("{}_{}x{}", name_of(info.param.storage), info.param.rows, info.param.cols);
 }
 
-// FP32 roundings of a sum of `cols` terms by 32 running sums and a tree, and of the few operations
-// around it.
+// FP32 roundings of a sum of `cols` terms by 32 running sums and a tree, and of the few other
+// operations.
 double terms_of(int64_t cols) { return double(cols) / 32 + 16; }
 
 class RmsNorm : public testing::TestWithParam<NormCase> {
@@ -115,7 +115,8 @@ TEST_P(RmsNorm, Forward) {
   }
 }
 
-// Where Hugging Face rounds: x / rms to the storage type, then its product with the gain.
+// Rounds at the same places as Hugging Face: x / rms to the storage type, then its product with the
+// gain.
 TEST_P(RmsNorm, RoundsBeforeTheGain) {
   const Matrix x = input(1);
   const Tensor out = bench_.empty(c_.storage, c_.rows, c_.cols),
@@ -156,7 +157,7 @@ TEST_P(RmsNorm, WithoutABranchTheSumIsNotWritten) {
   }
 }
 
-// What it leaves for others to compute its output from does not depend on whether it writes that
+// The data from which others compute its output does not depend on whether it writes the output
 // itself.
 TEST_P(RmsNorm, WithoutAnOutput) {
   const auto left_by = [&](const Tensor& out) {

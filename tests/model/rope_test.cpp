@@ -1,4 +1,4 @@
-// RoPE with its table: rotation, its adjoint and what it must leave alone.
+// RoPE with its table: rotation, its adjoint and the elements that it must not change.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -85,7 +85,7 @@ TEST_P(RopeOp, BothDirections) {
   }
 }
 
-// The bits of a row of its own for each document.
+// The bits of a separate row for each document.
 TEST_P(RopeOp, PositionsCountFromTheDocument) {
   std::vector<int32_t> begins;
   for (int64_t r = 0; r < c_.rows; ++r) {
@@ -96,7 +96,7 @@ TEST_P(RopeOp, PositionsCountFromTheDocument) {
     const Matrix got = rotated(direction, begins);
     const int64_t seq_len = std::exchange(c_.seq_len, 3);
     for (int64_t r = 0; r < c_.rows; ++r) {
-      // In rows of three tokens this one has the same place, if it is moved to it.
+      // In rows of three tokens this one has the same position if moved there.
       Matrix in = std::exchange(in_, random_matrix(3, in_.cols, c_.storage, 1));
       const int64_t place = r % seq_len % 3;
       for (int64_t c = 0; c < in.cols; ++c) in_.at(place, c) = in.at(r, c);

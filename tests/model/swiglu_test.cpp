@@ -10,7 +10,7 @@
 namespace mpt::test {
 namespace {
 
-// The template that runs in FP32 on the device, evaluated in complex<double>.
+// Evaluates the template that runs in FP32 on the device in complex<double>.
 TEST(SwigluFormula, GradientIsTheDerivative) {
   for (const double gate : {-40.0, -5.0, -1.2784645427610738, -0.3, 0.0, 1e-3, 0.7, 6.0, 40.0})
     for (const double up : {-1.5, 0.0, 0.25, 3.0}) {
@@ -44,8 +44,8 @@ class Swiglu : public testing::TestWithParam<SwigluCase> {
         m.at(r, i) = rounded(m.at(r, i) * scales[size_t(r + i) % 6], c.storage);
     return m;
   }
-  // e^x is within 2 ulp (4 half ulps); addition, division and two products follow. Below FP32's
-  // smallest normal number the sigmoid may be 0.
+  // e^x is within 2 ulp (4 half ulps); addition, division and two multiplications follow. Below
+  // FP32's smallest normal number the sigmoid may be 0.
   static constexpr double kTerms = 16, kUnderflow = 0x1p-126 / kFp32Rounding;
 
   SwigluCase c_ = GetParam();
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                     SwigluCase{DType::kBF16, 2, 1000}),
     swiglu_case_name);
 
-// Padding: columns that are +0 in gate and up stay +0 through both directions.
+// Padding: columns that are +0 in gate and up stay +0 in both directions.
 TEST(SwigluEdges, ZeroStaysPositiveZero) {
   OpBench bench;
   const Tensor gate_up = bench.put(DType::kF32, Matrix(2, 2 * 5)),

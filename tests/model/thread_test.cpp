@@ -1,4 +1,4 @@
-// Losses and gradients do not depend on the number of threads, to the bit.
+// Losses and gradients are bit-identical for any number of threads.
 #include <gtest/gtest.h>
 
 #include "model/model_bench.h"
@@ -24,8 +24,8 @@ Result result_with(const GoldenModel& model, BenchOptions options, int threads) 
 }
 
 // Large enough that rows, heads, chunks of the norm's gradient and blocks of the GEMMs are shared
-// out; widths that no tile divides. In an odd vocabulary the last column of the logits is a block
-// of its own.
+// out; widths that are no multiples of a tile. In an odd vocabulary the last column of the logits
+// is a separate block.
 class Threads : public testing::TestWithParam<int64_t> {};
 
 TEST_P(Threads, ChangeNothing) {

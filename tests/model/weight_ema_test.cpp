@@ -1,5 +1,5 @@
-// The EMA of weights: the weighted mean of what was stored, in every format, and for every cut of
-// the parameters over ranks.
+// The EMA of weights: the weighted mean of the stored weights, in every format, and for every
+// partition of the parameters over ranks.
 #include "model/weight_ema.h"
 
 #include <cmath>
@@ -52,7 +52,7 @@ class WeightEmaTest : public testing::TestWithParam<WeightFormat> {
       for (const float value : values_of(*device_, one.tensor)) all.push_back(value);
     return all;
   }
-  // Of all ranks, in the order of the parameters.
+  // Returns the mean of all ranks, in the order of the parameters.
   std::vector<float> mean(const std::vector<WeightEma>& ranks) {
     std::vector<float> all;
     for (size_t i = 0; i < weights_.specs().size(); ++i)

@@ -1,10 +1,11 @@
-// Weights in memory: adjacent tensors, initial values to the bit, padding that stays +0.
+// Weights in memory: adjacent tensors, bit-exact initial values, padding that stays +0.
 #include "model/weight_store.h"
 
 #include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "model/model_bench.h"
 #include "model/random_model.h"
@@ -116,7 +117,7 @@ TEST(InitialWeights, GoldenValues) {
   for (size_t c = 0; c < bits.size(); ++c) EXPECT_EQ(bits_of(embedding[c]), bits[c]) << c;
 }
 
-// Any element from its coordinates alone.
+// Returns any element, only from its coordinates.
 float drawn(const RandomCounter& counter, uint32_t column, double std_dev) {
   return float(std_dev * normals_of(counter.block(column / 4))[column % 4]);
 }
@@ -151,7 +152,7 @@ TEST(InitialWeights, Bf16IsTheRoundedFp32Draw) {
   EXPECT_EQ(initial_weights(kStored, 42, DType::kBF16), want);
 }
 
-// A table larger than what is drawn at a time: no seam where the pieces meet.
+// A table larger than the amount drawn at a time: no seam where the pieces meet.
 TEST(InitialWeights, LargeTables) {
   LlamaConfig config = kStored;
   config.hidden_size = 64, config.num_hidden_layers = 1, config.vocab_size = 66000;

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/normal.h"
 #include "core/random.h"
 #include "optim/optimizer_fixture.h"
 #include "support/draws.h"
@@ -23,7 +24,7 @@ using test::fill_tensor;
 using test::FlatConfig;
 using test::OptimizerRun;
 
-// An M+Adam whose steps are those of the multiplicative branch alone.
+// An M+Adam whose steps are only those of the multiplicative branch.
 FlatConfig apollo_config(ApolloE sharing, int64_t rank) {
   FlatConfig config;
   config.rule = "m_plus_adam";
@@ -85,7 +86,7 @@ class Reference {
         plain[size_t(j)] += r * r;
       }
   }
-  // n of element (row, col).
+  // Returns n of element (row, col).
   [[nodiscard]] double direction(const OptimizerRun& run, int64_t row, int64_t col,
                                  float grad_scale) const {
     const double alpha = config_.apollo_e_scale == ApolloEScale::kRms
@@ -93,8 +94,8 @@ class Reference {
                              : 1.0;
     return alpha * shared(rows_ ? row : col) * at(run, row, col, grad_scale);
   }
-  // Of that, relative: what an error of 1e-5 of the magnitudes in a sum makes of R, at worst until
-  // now.
+  // Relative error of that, from an error in R of 1e-5 of the magnitudes in a sum: the worst so
+  // far.
   [[nodiscard]] double tolerance(int64_t row, int64_t col) const {
     if (config_.apollo_e == ApolloE::kMini)
       return *std::max_element(tolerance_.begin(), tolerance_.end());
@@ -144,8 +145,7 @@ void expect_reference_steps(const FlatConfig& config, MatrixShape shape) {
   start(run, 1);
   for (int64_t t = 1; t <= 5; ++t) {
     draw_gradient(run, 10 + uint64_t(t));
-    // The run before this step, to compare with: the reference reads the projection that the step
-    // leaves.
+    // The run before this step, for comparison: the reference reads the projection after the step.
     const std::vector<float> before = run.decoded(0);
     run.step(t, 0.7f);
     const std::vector<float> after = run.decoded(0);
@@ -179,8 +179,8 @@ TEST(ApolloE, StepsAgreeWithFp64) {
         }
 }
 
-// R itself: V after a first step is (1 - b2) R^2. Within 1e-5 of the sum of magnitudes that it is
-// made of.
+// R itself: V after a first step is (1 - b2) R^2. Within 1e-5 of the sum of the magnitudes of its
+// terms.
 TEST(ApolloE, ProjectionsAgreeWithFp64) {
   for (const MatrixShape shape : {MatrixShape{512, 300}, {300, 512}, {1376, 512}, {512, 1376}}) {
     FlatConfig config = apollo_config(ApolloE::kChannel, 4);
@@ -214,7 +214,7 @@ TEST(ApolloE, ProjectionsAgreeWithFp64) {
   }
 }
 
-// The rule sees weights exact, and so does the projection: R of BF16 weights whose FP32 numbers are
+// The rule sees exact weights, and so does the projection: R of BF16 weights whose FP32 values are
 // kept is that of FP32 weights.
 TEST(ApolloE, ProjectsWhatTheRuleSees) {
   const FlatConfig config = apollo_config(ApolloE::kChannel, 4);
@@ -243,7 +243,7 @@ TEST(ApolloE, ProjectsWhatTheRuleSees) {
   }
 }
 
-// With one dimension a channel, |N| / |R| is 1 / (sqrt(V^) + eps_R), whatever R is.
+// With one dimension per channel, |N| / |R| is 1 / (sqrt(V^) + eps_R), for any R.
 TEST(ApolloE, RankOneChannelFactorInClosedForm) {
   for (const MatrixShape shape : {MatrixShape{40, 24}, {24, 40}}) {
     const FlatConfig config = apollo_config(ApolloE::kChannel, 1);
@@ -272,7 +272,7 @@ TEST(ApolloE, RankOneChannelFactorInClosedForm) {
   }
 }
 
-// Gradients of zero have R = 0: factors are 0, not a number, and weights stay.
+// Gradients of zero have R = 0: factors are 0, not NaN, and weights stay.
 TEST(ApolloE, ZeroGradients) {
   for (const ApolloE sharing : {ApolloE::kMini, ApolloE::kChannel}) {
     OptimizerRun run(fp32_setup(apollo_config(sharing, 4)), {{.rows = 20, .cols = 33}});
@@ -280,7 +280,7 @@ TEST(ApolloE, ZeroGradients) {
     const std::vector<float> before = run.decoded(0);
     for (int64_t t = 1; t <= 3; ++t) run.step(t);
     EXPECT_EQ(run.decoded(0), before);
-    // One channel alone.
+    // Only one channel.
     run.gradient().as<float>()[7] = 1e-3f;
     run.step(4);
     for (int64_t i = 0; i < 20 * 33; ++i)
@@ -387,7 +387,7 @@ TEST(ApolloE, StateBytesOfThePublishedModels) {
       for (size_t i = 0; i < 4; ++i) {
         PlanningAllocator allocator;
         FlatConfig config = apollo_config(sharing, kRanks[i]);
-        config.clip_weight = 1;  // numbers of which a tensor has one do not count
+        config.clip_weight = 1;  // values that exist once per tensor do not count
         config.clip_weight_mode = ClipWeightMode::kInitRms;
         const Optimizer optimizer(config, {}, targets_of(model, allocator), *device, allocator);
         EXPECT_EQ(optimizer.optimizer_state_bytes(), model.bytes[i])
@@ -395,7 +395,7 @@ TEST(ApolloE, StateBytesOfThePublishedModels) {
       }
 }
 
-// Without Apollo-E: bytes a parameter.
+// Without Apollo-E: bytes per parameter.
 TEST(ApolloE, StateBytesOfDenseStates) {
   const auto device = make_cpu_device(1);
   const ModelShape model{512, 1376, 8, {}};

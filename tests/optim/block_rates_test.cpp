@@ -1,6 +1,6 @@
 // optimizer.nvfp4_additive_scale = block: the additive rate of a weight is lr s_b S_g / mean(s_b
-// S_g), its block's scale over the mean of the elements' of the tensor, as they are stored before
-// the step.
+// S_g), its block's scale over the mean of those of the tensor's elements, as stored before the
+// step.
 #include <cmath>
 #include <vector>
 
@@ -49,7 +49,7 @@ void start_scaled(OptimizerRun& run) {
   run.optimizer().weights_initialized();
 }
 
-// In FP64 and with the tensor's scale, which program and test may leave out.
+// Computes in FP64 and with the tensor's scale, which program and test may omit.
 double mean_scale(const EncodedTensor& w, double tensor_scale) {
   double sum = 0;
   for (int64_t row = 0; row < w.rows; ++row)
@@ -57,7 +57,7 @@ double mean_scale(const EncodedTensor& w, double tensor_scale) {
   return sum / double(w.elements());
 }
 
-// The weights after a first step, in FP32 before they are stored.
+// Returns the weights after a first step, in FP32 before they are stored.
 std::vector<float> expected_weights(OptimizerRun& run, const RunSetup& setup) {
   const EncodedTensor& w = run.targets()[0].weights;
   const std::vector<float> before = run.decoded(0);
@@ -68,7 +68,7 @@ std::vector<float> expected_weights(OptimizerRun& run, const RunSetup& setup) {
   for (int64_t row = 0; row < w.rows; ++row)
     for (int64_t col = 0; col < w.cols; ++col) {
       const float scale = float(scale_at(w, row, col)) / mean_without;
-      // Rounded twice, to the mean and to the quotient; the tensor's scale falls out.
+      // Rounded twice, to the mean and to the quotient; the tensor's scale cancels.
       EXPECT_NEAR(scale, scale_at(w, row, col) * tensor_scale / mean,
                   1.01 * 0x1p-23 * double(scale));
       test::ReferenceState state;
@@ -79,7 +79,7 @@ std::vector<float> expected_weights(OptimizerRun& run, const RunSetup& setup) {
   return after;
 }
 
-// Stores values as the end of a step does.
+// Stores values like the end of a step.
 void store(OptimizerRun& run, const std::vector<float>& values) {
   const EncodedTensor& w = run.targets()[0].weights;
   if (w.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive)
@@ -142,7 +142,7 @@ TEST_P(BlockRates, OfEqualScalesAreTheRate) {
   }
 }
 
-// Without a scale to go by the rate is as it is, so that weights can leave zero; a single block of
+// Without a usable scale the rate is unchanged, so that weights can leave zero; a single block of
 // zeros among others has scale 0 and takes no additive step.
 TEST_P(BlockRates, OfScalesThatAreZero) {
   const RunSetup setup = setup_of(test::adamw_keys(), GetParam(), Nvfp4AdditiveScale::kBlock);
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, BlockRates,
                          testing::Values(Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive),
                          [](const auto& instance) { return std::string(name_of(instance.param)); });
 
-// Of any bytes, whatever the threads. The largest scales and the smallest: sums are exact.
+// For any bytes and any number of threads. The largest scales and the smallest: sums are exact.
 TEST(MeanScale, IsOverElements) {
   OptimizerRun run(setup_of(test::adamw_keys(), Nvfp4ScaleMode::kSticky, Nvfp4AdditiveScale::kOff),
                    {kShape});

@@ -1,6 +1,6 @@
 // Properties of every combination of rule, weight rounding, state and weight format: the bits do
-// not depend on threads, padding stays zero, every state is in use, and a checkpoint holds all that
-// a run needs.
+// not depend on threads, padding stays zero, every state is in use, and a checkpoint holds
+// everything that a run needs.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -27,7 +27,7 @@ void start_combination(OptimizerRun& run) {
   run.optimizer().weights_initialized();
 }
 
-// Gradients of this step, the same for every run; clipped, so that grad_scale is in use.
+// Uses gradients of this step, the same for every run; clipped, so that grad_scale is in use.
 void step(OptimizerRun& run, int64_t t) {
   for (size_t i = 0; i < run.targets().size(); ++i) {
     Draws draws(100 * uint64_t(t) + i);
@@ -52,7 +52,7 @@ TEST(EveryCombination, IsThereOnce) {
   EXPECT_GT(names.size(), 500u);
 }
 
-// Whatever runs by default: no two options meet only in combinations that it leaves out.
+// Whichever combinations run by default, no two options meet only in omitted ones.
 TEST(EveryCombination, EveryPairOfOptionsIsTested) {
   for (const Combination& c : test::every_combination())
     for (size_t a = 0; a < c.place.size(); ++a)
@@ -84,7 +84,7 @@ bool padding_is_zero(const Tensor& piece, int64_t rows) {
   return true;
 }
 
-// The elements of a last NVFP4 block that lie beyond the tensor.
+// Checks the elements of a last NVFP4 block that are beyond the tensor.
 bool nibbles_are_zero(const EncodedTensor& w) {
   for (int64_t row = 0; row < w.rows; ++row)
     for (int64_t col = w.cols; col < 2 * w.codes.cols; ++col) {
@@ -112,7 +112,7 @@ TEST(EveryCombination, PaddingStaysZero) {
   }
 }
 
-// Matrices of zeros that get zero gradients keep the bits of +0: codes, scales and states.
+// Matrices of zeros with zero gradients keep the bits of +0: codes, scales and states.
 TEST(EveryCombination, ZerosStayPlusZero) {
   for (const Combination& c : tested_combinations()) {
     OptimizerRun run(c.setup, test::combination_shapes());
@@ -173,8 +173,8 @@ TEST(EveryCombination, NamedTensorsAreAllThatARunNeeds) {
   }
 }
 
-// Weights of formats that are encoded from the values alone are the encoding of what an fp32
-// optimizer with the same decoded weights would have: nothing is rounded in between.
+// Weights of formats that are encoded only from the values are the encoding of the result of an
+// fp32 optimizer with the same decoded weights: nothing is rounded in between.
 TEST(EveryCombination, ScaledWeightsAreTheEncodingOfTheUnroundedUpdate) {
   for (const Combination& c : tested_combinations()) {
     const WeightEncoding& encoding = c.setup.encoding;

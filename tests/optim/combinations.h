@@ -1,4 +1,4 @@
-// The one list of optimizer combinations: rule x write-back x state x weight format. Tests that
+// The only list of optimizer combinations: rule x write-back x state x weight format. Tests that
 // must hold for every combination run over it.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Combination {
   std::array<size_t, 4> place{};  // along each axis: rule, write-back, state, weight format
 };
 
-// Every option in use, so that no path of a rule is idle.
+// Uses every option, so that no path of a rule is idle.
 inline std::vector<FlatConfig> busy_rules() {
   FlatConfig base;
   base.lr_additive = 1e-3;
@@ -84,7 +84,7 @@ inline std::vector<WeightEncoding> every_encoding() {
   return encodings;
 }
 
-// The pairs that are refused.
+// Returns whether the pair is accepted.
 inline bool goes_together(const FlatConfig& config, const WeightEncoding& encoding) {
   const RuleConfig rule = OptimizerConfig(config).rule;
   const bool per_op = config.kahan_variant == KahanVariant::kPerOp;
@@ -92,7 +92,7 @@ inline bool goes_together(const FlatConfig& config, const WeightEncoding& encodi
          (!per_op || has_eager_kahan(rule)) &&
          (config.error_feedback == ErrorFeedbackMode::kOff || takes_errors(rule));
 }
-// Saturation concerns BF16 alone.
+// Saturation only concerns BF16.
 inline bool is_redundant(const FlatConfig& config, const WeightEncoding& encoding) {
   return config.sr_saturate && encoding.format != WeightFormat::kBF16;
 }
@@ -153,8 +153,8 @@ inline const std::vector<Combination>& every_combination() {
   return all;
 }
 
-// Of every two values of two axes that go together, one combination: a fault shows in it that one
-// option has, or that two have when they meet. Greedy: next is always what has most new pairs.
+// Returns one combination for every two compatible values of two axes: it shows a fault that one
+// option has, or that two have together. Greedy: next is always the one with most new pairs.
 inline std::vector<Combination> pairwise_combinations() {
   using Pair = std::array<size_t, 4>;  // axis, place, axis, place
   std::set<Pair> missing;
@@ -177,15 +177,15 @@ inline std::vector<Combination> pairwise_combinations() {
   return found;
 }
 
-// What tests run over.
+// The combinations that tests run over.
 inline const std::vector<Combination>& tested_combinations() {
   static const std::vector<Combination> tested =
       all_tests() ? every_combination() : pairwise_combinations();
   return tested;
 }
 
-// Rows of one update block and a bit, blocks that are not full, more columns than rows and more
-// rows than columns.
+// Rows of a little more than one update block, partial blocks, more columns than rows and more rows
+// than columns.
 inline std::vector<TargetShape> combination_shapes() {
   return {{.rows = 5, .cols = 277, .stride = 288, .physical_rows = 16},
           {.rows = 19, .cols = 7, .stride = 16, .physical_rows = 32},
@@ -193,7 +193,7 @@ inline std::vector<TargetShape> combination_shapes() {
 }
 
 // For optimizers cut over ranks: tensors of several pieces and of one, rows that end within an
-// update block, more rows than columns and the other way round, and a vector that is cut.
+// update block, more rows than columns and vice versa, and a vector that is cut.
 inline std::vector<TargetShape> shapes_to_cut() {
   return {{.rows = 70,
            .cols = 5,

@@ -1,5 +1,5 @@
 // The descent theorem of M+Adam on random quadratics, in FP64: an additive and a multiplicative
-// gradient step taken together lower the loss by at least the amount that the theorem promises.
+// gradient step taken together lower the loss by at least the amount that the theorem guarantees.
 //
 //   L(w) = 1/2 sum h_i (w_i - w*_i)^2,  g = grad L,  g_e = ln 2 w g
 //   w' = w 2^z + u_a,  u_a = -eta_a g,  z = -eta_m g_e
@@ -70,7 +70,7 @@ double square(const std::vector<double>& x) {
   return sum;
 }
 
-// False if the draw left the neighbourhood in which the constants hold.
+// Returns false if the draw left the neighborhood in which the constants hold.
 bool descends_as_promised(test::Draws& draws) {
   const auto n = size_t(1 + draws.index(6));
   constexpr double kReach = 2.0;

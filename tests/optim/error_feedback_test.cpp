@@ -1,5 +1,5 @@
-// Rounding errors that return through the first moment: each once in total, so that steps below half
-// a unit in the last place add up.
+// Rounding errors that return through the first moment: each once in total, so that steps below
+// half a unit in the last place add up.
 #include "optim/update/error_feedback.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ using test::fill_tensor;
 using test::FlatConfig;
 using test::OptimizerRun;
 
-// The change of weights that a first moment of `m` alone brings about in `steps` steps at a constant
+// Returns the change of weights caused only by a first moment of `m` in `steps` steps at a constant
 // second moment.
 double returned(const AdamW::Step& step, float m, float v, int steps) {
   const double root = std::sqrt(double(v)) + double(step.moments.eps);
@@ -36,7 +36,7 @@ TEST(ErrorFeedback, AnErrorReturnsOnceInTotal) {
           config.beta1 = beta1;
           config.lr_additive = lr;
           const auto feedback = ErrorFeedback<AdamW::Step>::at(config, {.t = t}, {});
-          // The correction of v must not move: its state is what v / c2 = v asks for.
+          // The correction of v must not move: its state makes v / c2 = v.
           float state[2] = {0.0f, v * feedback.step.moments.correction2.value};
           const float error = 0.00123f;
           feedback.take<EmaOnce>(error, state);
@@ -55,13 +55,13 @@ TEST(ErrorFeedback, NothingAtARateOfZero) {
   EXPECT_EQ(state[0], 0.25f);
 }
 
-// A run of BF16 weights, 1 at the start, whose optimizer's weights move by `lr` a step.
+// A run of BF16 weights, 1 at the start, whose optimizer's weights move by `lr` per step.
 struct SteadyRun {
   OptimizerRun run;
   int64_t t = 0;
 
-  SteadyRun(WeightRounding rounding, ErrorFeedbackMode feedback, const std::string& rule,
-            double lr, double beta1)
+  SteadyRun(WeightRounding rounding, ErrorFeedbackMode feedback, const std::string& rule, double lr,
+            double beta1)
       : run({.config = config(rounding, feedback, rule, lr, beta1),
              .options = {.state = Format::kF32, .seed = 5},
              .encoding = {.format = WeightFormat::kBF16},
@@ -113,14 +113,15 @@ TEST(ErrorFeedback, SmallStepsAddUp) {
         return moved_after(steps, rounding, ErrorFeedbackMode::kMomentum, rule);
       };
       EXPECT_NEAR(moved(2000) - moved(1000), kWanted, kUlp) << rule << " " << name_of(rounding);
-      // With nearest, m takes up half a unit times beta1 / (1 - beta1) before weights move.
+      // With nearest, m absorbs half a unit times beta1 / (1 - beta1) before weights move.
       EXPECT_NEAR(moved(2000), 2 * kWanted, kUlp + 9 * kUlp / 2)
           << rule << " " << name_of(rounding);
     }
   }
 }
 
-// docs/numerics.md: w' stays while |w' - z| < u / (2 (1 - beta1)), here with z moving by lr a step.
+// docs/numerics.md: w' stays while |w' - z| < u / (2 (1 - beta1)), here with z moving by lr per
+// step.
 TEST(ErrorFeedback, NearestLagsByItsDeadZone) {
   constexpr double kUnit = 1.0 / 128, kLr = 1e-4;
   for (const double beta1 : {0.5, 0.75, 0.9, 0.95}) {

@@ -1,5 +1,5 @@
-// The keys of all rules side by side, for tests that go over rules and set keys without asking
-// which has them.
+// The keys of all rules together, for tests that iterate over rules and set keys without checking
+// which rule has them.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ struct FlatConfig {
   bool nesterov = true;
 
   FlatConfig() = default;
-  FlatConfig(const OptimizerConfig& config)  // NOLINT: converts as it is meant to
+  FlatConfig(const OptimizerConfig& config)  // NOLINT: intended conversion
       : rule(rule_name(config.rule)),
         weight_rounding(config.weight_rounding),
         kahan_variant(config.kahan_variant),

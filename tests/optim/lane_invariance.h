@@ -13,8 +13,8 @@
 
 namespace mpt::test {
 
-// Everything after two early steps and one so late that bias corrections are 1, which a lone lane
-// leaves out, by the given operations; null: those of the CPU.
+// Returns everything after two early steps and one so late that bias corrections are 1, which a
+// lone lane skips, by the given operations; null: those of the CPU.
 inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<OptimizerOps> ops) {
   OptimizerRun run(c.setup, combination_shapes());
   Draws draws(21);
@@ -30,7 +30,7 @@ inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<Optim
   return run.everything();
 }
 
-// Apollo-E's rows are summed by one lane here too: the order of a sum is the group's own.
+// Apollo-E's rows are summed by one lane here too: the order of a sum depends on the group.
 template <int kLanes>
 void expect_same_bits(const Combination& c) {
   using Exec = LockstepExec<kLanes>;

@@ -1,5 +1,5 @@
 // An update by 4 lanes gives the same bits as on the CPU, for every rule, format and rounding. Only
-// under sanitizers, which the fake CUDA does without (cuda/optimizer_ops_test.cpp).
+// under sanitizers, under which there is no fake CUDA (cuda/optimizer_ops_test.cpp).
 #ifdef MPT_LOCKSTEP_RULES
 #include "optim/lane_invariance.h"
 

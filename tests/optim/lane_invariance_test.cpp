@@ -1,4 +1,4 @@
-// What lanes own of an update block and exchange; sums of squares for any number of threads.
+// Lanes' parts of an update block and their exchanges; sums of squares for any number of threads.
 #include <algorithm>
 #include <vector>
 
@@ -17,7 +17,8 @@ namespace {
 using test::Draws;
 using test::HostMatrix;
 
-// The lockstep lanes really exchange values: otherwise the tests above prove less than they say.
+// The lockstep lanes do exchange values: otherwise the tests above would prove less than they
+// claim.
 TEST(LaneInvariance, LockstepLanesMeetInReduceMax) {
   std::vector<float> found(4 * 8);
   test::run_lockstep<8>(4, [&](auto group, int64_t block) {
@@ -27,7 +28,7 @@ TEST(LaneInvariance, LockstepLanesMeetInReduceMax) {
   for (const float most : found) EXPECT_EQ(most, 7.0f);
 }
 
-// Which elements a lane owns: disjoint parts in order that cover the update block.
+// Elements owned by a lane: disjoint parts in order that cover the update block.
 TEST(LaneInvariance, LanePartsCoverTheUnit) {
   for (const int64_t count : {0, 1, 7, 8, 9, 127, 128, 255, 256}) {
     test::LockstepTeam<32> team;

@@ -1,6 +1,6 @@
-// What the multiplicative branch of M+Adam does to a weight, on synthetic gradients: divided by
+// Effect of the multiplicative branch of M+Adam on a weight, on synthetic gradients: divided by
 // |w|, the step along the gradient of log2|w| is Adam's step without momentum, -lr_m g / (sqrt(v^)
-// + eps), whose size does not depend on |w|. Prints the figures that the documentation states.
+// + eps), whose size does not depend on |w|. Prints the figures stated in the documentation.
 #include <cmath>
 #include <cstdio>
 #include <numbers>
@@ -15,7 +15,7 @@
 namespace mpt {
 namespace {
 
-// Box and Muller's.
+// Uses the Box-Muller transform.
 double normal(test::Draws& draws) {
   const double radius = std::sqrt(-2 * std::log(1 - draws.uniform(0, 1)));
   return radius * std::cos(2 * std::numbers::pi * draws.uniform(0, 1));
@@ -23,7 +23,7 @@ double normal(test::Draws& draws) {
 
 constexpr int kWeights = 1 << 14, kDriftSteps = 200;
 
-// Of pairs (x, y).
+// Second moments of pairs (x, y).
 class Moments2 {
  public:
   void add(double x, double y) {
@@ -45,7 +45,7 @@ struct Found {
   Moments2 branches;     // the step, and the additive branch's
 };
 
-// The rates that were tuned for BF16 weights of pico (docs/results/pico/tuned.json), without decay.
+// The rates tuned for BF16 weights of pico (docs/results/pico/tuned.json), without decay.
 test::FlatConfig tuned(const std::string& rule) {
   test::FlatConfig config;
   config.rule = rule;
@@ -69,8 +69,8 @@ std::vector<Weight> weights(double deviation, test::Draws& draws) {
   return found;
 }
 
-// The last of kDriftSteps in BF16, taken with independent gradients; weights are normal with this
-// deviation at first, and move.
+// Returns the last of kDriftSteps in BF16, taken with independent gradients; weights are initially
+// normal with this deviation, and move.
 Found last_step(double deviation) {
   const test::FlatConfig config = tuned("m_plus_adam");
   const auto keys = keys_of<MPlusAdam::Config>(OptimizerConfig(config).rule);
@@ -102,14 +102,14 @@ Found last_step(double deviation) {
   return found;
 }
 
-// Of 16 thousand pairs a correlation errs by under 0.01; rates are far below weights of RMS 1, so
-// that v_e hardly sees them move, and about as large as weights of RMS 0.02.
+// From 16 thousand pairs a correlation errs by less than 0.01; rates are far below weights of RMS
+// 1, so that v_e hardly sees them move, and about as large as weights of RMS 0.02.
 TEST(MultiplicativeBranch, IsAdamWithoutMomentum) {
   const Found found = last_step(1.0);
   EXPECT_GT(found.with_adam.correlation(), 0.98);
   EXPECT_NEAR(found.with_adam.rms_ratio(), 1.0, 0.02);
   EXPECT_LT(std::fabs(found.with_weight.correlation()), 0.05);
-  // At half the additive rate; of independent gradients a mean with beta1 = 0.9 has an RMS of
+  // At half the additive rate; a mean of independent gradients with beta1 = 0.9 has an RMS of
   // sqrt(0.1 / 1.9).
   EXPECT_NEAR(found.branches.rms_ratio(), 0.5 / std::sqrt(0.1 / 1.9), 0.1);
 }
@@ -121,7 +121,7 @@ TEST(MultiplicativeBranch, IsNearlySoWhereWeightsMoveByTheirOwnSize) {
   EXPECT_LT(found.with_weight.correlation(), 0.25);
 }
 
-// What multiplies: Madam's steps grow with the weight.
+// A multiplicative step: Madam's steps grow with the weight.
 TEST(MultiplicativeBranch, UnlikeMadamsStep) {
   const auto keys = keys_of<Madam::Config>(OptimizerConfig(tuned("madam")).rule);
   test::Draws draws(7);

@@ -1,5 +1,4 @@
-// An optimizer with tensors of its own, as a run has them; on the CPU where no other device is
-// given.
+// An optimizer with its own tensors, as in a run; on the CPU unless another device is given.
 #pragma once
 
 #include <functional>
@@ -16,7 +15,7 @@
 
 namespace mpt::test {
 
-// The `optimizer` section with these keys, read as a run reads it.
+// Returns the `optimizer` section with these keys, as read by a run.
 inline FlatConfig optimizer_config(Json keys) {
   OptimizerConfig config;
   Problems problems;
@@ -48,7 +47,7 @@ inline Json m_plus_adam_keys() {
 inline Json adamw_keys() { return {{"rule", "adamw"}, {"lr_additive", 1e-3}}; }
 inline Json madam_keys() { return {{"rule", "madam"}, {"lr_multiplicative", 1e-2}}; }
 
-// Of a tensor whose moments are dense.
+// Names of a tensor's states, if its moments are dense.
 inline std::vector<std::string> state_names(const FlatConfig& config) {
   std::vector<std::string> names;
   for (const StateInfo& state : states_of(config)) names.emplace_back(state.name);
@@ -73,7 +72,7 @@ struct TargetShape {
   ParamKind matrix_kind = ParamKind::kLinear;
 };
 
-// Everything that decides what a run computes.
+// Everything that determines the result of a run.
 struct RunSetup {
   FlatConfig config;
   OptimizerOptions options{};
@@ -131,14 +130,13 @@ class OptimizerRun {
   OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes)
       : OptimizerRun(setup, shapes, make_cpu_device(setup.threads)) {}
 
-  // On any device; encode(), fill_gradient(), everything() and decoded() know the way to its
-  // memory.
+  // On any device; encode(), fill_gradient(), everything() and decoded() can access its memory.
   OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes,
                std::unique_ptr<Device> device)
       : OptimizerRun(setup, shapes, std::move(device),
                      {.partition = whole(shapes), .ranks = Communicator::single()}) {}
 
-  // Of one rank among several, both of which outlive this.
+  // For one rank among several; both members must outlive this object.
   struct Share {
     const Partition& partition;
     Communicator& ranks;
@@ -165,7 +163,7 @@ class OptimizerRun {
   }
   Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] const std::vector<UpdateTarget>& targets() const { return targets_; }
-  // Codes; the weights themselves where they are fp32 or bf16.
+  // Returns codes; the weights themselves if they are fp32 or bf16.
   [[nodiscard]] const Tensor& weights(size_t i = 0) const { return targets_[i].weights.codes; }
   [[nodiscard]] const Tensor& gradient(size_t i = 0) const { return targets_[i].gradient; }
   [[nodiscard]] Tensor state(const std::string& name) const {
@@ -174,7 +172,7 @@ class OptimizerRun {
     throw LogicError("no state " + name);
   }
 
-  // Weights of any format, by their first encoding.
+  // Sets weights of any format, by their first encoding.
   void encode(size_t i, const std::function<float(int64_t, int64_t)>& value) {
     const EncodedTensor& w = targets_[i].weights;
     const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, w.rows, w.cols);
@@ -194,7 +192,7 @@ class OptimizerRun {
     fill(targets_[i].gradient, value);
   }
 
-  // Weights and every state, in one list: what bit equality of two runs means.
+  // Returns weights and every state, in one list: two runs are bit-identical if these are equal.
   [[nodiscard]] std::vector<uint32_t> everything() const {
     std::vector<uint32_t> all;
     for (const NamedTensor& named : tensors()) {
@@ -204,7 +202,7 @@ class OptimizerRun {
     }
     return all;
   }
-  // What a checkpoint holds.
+  // Returns the tensors of a checkpoint.
   [[nodiscard]] std::vector<NamedTensor> tensors() const {
     std::vector<NamedTensor> all;
     for (const UpdateTarget& target : targets_)
@@ -230,7 +228,7 @@ class OptimizerRun {
                          .row_range(0, shape.rows)
                          .columns(0, shape.cols)});
   }
-  // Elements of a tensor of the device, row after row.
+  // Returns the elements of a tensor of the device, row after row.
   [[nodiscard]] std::vector<std::byte> fetched(const Tensor& tensor) const {
     std::vector<std::byte> bytes(size_t(tensor.elements() * size_of(tensor.dtype)));
     device_->download(tensor, bytes.data());

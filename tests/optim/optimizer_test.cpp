@@ -57,7 +57,7 @@ UpdateTarget target(const std::string& name, const Tensor& weights, const Tensor
 }
 
 // Fresh moments make m^ = g and v^ = g^2: the first step is lr (sign(g) |g| / (|g| + eps) + wd w),
-// whatever the betas.
+// for any betas.
 TEST(Optimizer, FirstStepOfAdamWInClosedForm) {
   Json keys = test::adamw_keys();
   keys["eps"] = 1e-3;
@@ -101,7 +101,7 @@ TEST(Optimizer, StepsCountFromOne) {
   EXPECT_THROW(run.step(-1), LogicError);
 }
 
-// Muon's states differ from tensor to tensor, so that it is not among the rules of all tests.
+// Muon's states differ from tensor to tensor, so it is not among the rules of all tests.
 TEST(Optimizer, GradScaleMultipliesTheGradient) {
   std::vector<Json> rules = every_rule();
   rules.push_back({{"rule", "muon"}, {"lr_additive", 1e-3}});
@@ -140,13 +140,13 @@ TEST(ClipScale, OffAndUnreached) {
   EXPECT_EQ(clip_scale(1e-30, 0), float(1e-30 / 1e-6));
 }
 
-// A norm that is no number must never look like "nothing to clip".
+// A NaN norm must never look like "nothing to clip".
 TEST(ClipScale, NonFiniteNorms) {
   EXPECT_TRUE(std::isnan(clip_scale(1, std::numeric_limits<double>::quiet_NaN())));
   EXPECT_EQ(clip_scale(1, std::numeric_limits<double>::infinity()), 0.0f);
 }
 
-// Through the optimizer: what reaches the rule has the norm of the clip.
+// Through the optimizer: the gradient that the rule sees has the norm of the clip.
 TEST(Optimizer, ClippedGradientHasTheNormOfTheClip) {
   Json keys = test::adamw_keys();
   keys["beta1"] = 0.0;  // m is the gradient of the step
@@ -187,7 +187,7 @@ TEST(Optimizer, GradNormShowsWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(run.optimizer().grad_norm()));
 }
 
-// Squares beyond fp32 are no reason to overflow.
+// Squares beyond fp32 must not overflow.
 TEST(Optimizer, GradNormOfHugeAndTinyGradients) {
   OptimizerRun run(optimizer_config(test::adamw_keys()), {}, {{.cols = 4}});
   fill(run.gradient(), 1e30f);
@@ -196,7 +196,7 @@ TEST(Optimizer, GradNormOfHugeAndTinyGradients) {
   EXPECT_NEAR(run.optimizer().grad_norm(), 2 * double(1e-38f), 1e-53);
 }
 
-// The whole storage of a tensor with padding, by rows of `stride`.
+// Returns the whole storage of a tensor with padding, by rows of `stride`.
 std::vector<float> storage(const Tensor& t) {
   std::vector<float> all;
   for (int64_t r = 0; r < t.rows; ++r)
@@ -232,7 +232,7 @@ TEST(Optimizer, PaddingStaysPlusZero) {
     }
 }
 
-// Updating physical padding along with the rest (zero weights, gradients and states) leaves the
+// Updating physical padding along with the rest (zero weights, gradients and states) preserves the
 // bits of +0.
 TEST(Optimizer, ZerosThatAreUpdatedStayPlusZero) {
   for (const Json& keys : every_rule())
@@ -248,7 +248,7 @@ TEST(Optimizer, ZerosThatAreUpdatedStayPlusZero) {
 }
 
 // Rows of a larger matrix (one of several fused parameters) are updated without touching their
-// neighbours.
+// neighbors.
 TEST(Optimizer, NeighboursInAFusedMatrixAreUntouched) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
@@ -264,7 +264,7 @@ TEST(Optimizer, NeighboursInAFusedMatrixAreUntouched) {
       ASSERT_EQ(element(w, r, c) == 0.5f, r < 3 || r >= 5 || c >= 133) << r << " " << c;
 }
 
-// With gradients of zero only the decay moves a weight.
+// With gradients of zero, only the decay moves a weight.
 float weight_after_decay(Json keys, int rank) {
   OptimizerRun run(optimizer_config(std::move(keys)), {}, {{.cols = 5, .rank = rank}});
   fill(run.weights(), 2.5f);
@@ -314,7 +314,7 @@ TEST(Optimizer, InitRmsMode) {
             (std::vector{bits_of(rms[0]), bits_of(rms[1])}));
 }
 
-// What a checkpoint brings back replaces what initialisation would have computed.
+// Values restored from a checkpoint replace those that initialization would have computed.
 TEST(Optimizer, InitRmsComesBackWithTheStates) {
   Json keys = test::m_plus_adam_keys();
   keys["lr_additive"] = 10.0;
@@ -368,7 +368,7 @@ TEST(Optimizer, NamedStatesAreAllInUse) {
     }
 }
 
-// All that a continued run needs is in weights and named states: copying them gives the same
+// Weights and named states contain everything that a resumed run needs: copying them gives the same
 // future.
 TEST(Optimizer, NamedStatesAreSufficient) {
   for (const Json& keys : every_rule()) {
@@ -483,7 +483,7 @@ TEST(Optimizer, TinyInputsSurvive) {
     ASSERT_EQ(element(run.state("m/w0"), 0, c), (1.0f - 0.9f) * 1e-41f);
 }
 
-// Planning takes no memory and reports what a run takes.
+// Planning allocates nothing and reports what a run allocates.
 TEST(Optimizer, PlansWhatItAllocates) {
   for (const Json& keys : every_rule()) {
     const auto device = make_cpu_device(1);
@@ -538,7 +538,7 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
   }
 }
 
-// What the options do not offer together; configurations are refused before, by name.
+// Incompatible options; configurations are refused earlier, by name.
 TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
   const auto make = [](const FlatConfig& config, const OptimizerOptions& options,
                        WeightFormat weights) {

@@ -81,7 +81,7 @@ double largest_difference(const Matrix<T>& a, const Matrix<U>& b) {
   return most;
 }
 
-// The published iteration on the matrix or its transpose, whichever has fewer rows.
+// Applies the published iteration to the matrix or its transpose, whichever has fewer rows.
 template <class T>
 Matrix<T> orthogonalized(Matrix<T> x) {
   const bool tall = x.rows > x.cols;
@@ -97,7 +97,7 @@ Matrix<T> orthogonalized(Matrix<T> x) {
   return tall ? transposed(x) : x;
 }
 
-// The step as published, with all arithmetic in T.
+// The published step, with all arithmetic in T.
 template <class T>
 struct MuonReference {
   FlatConfig config;
@@ -131,8 +131,8 @@ MuonReference<T> reference_of(const FlatConfig& config, const Matrix<float>& w) 
   return reference;
 }
 
-// What the same steps in FP32 with plain sums are off by is the measure of how far others may be,
-// and each step rounds the weight once.
+// The error of the same steps in FP32 with plain sums sets the tolerance, and each step rounds the
+// weight once.
 TEST(Muon, StepsAreThoseOfFp64) {
   for (const bool nesterov : {true, false})
     for (const auto& [rows, cols] : kMatrices) {
@@ -165,7 +165,7 @@ TEST(Muon, SingularValuesAreAboutEqual) {
   constexpr int64_t kRows = 24, kCols = 60;
   OptimizerRun run(plain_setup(config), {{.rows = kRows, .cols = kCols}});
   Draws draws(3);
-  // Rows of very different sizes, so that their lengths before are far from equal.
+  // Rows of very different sizes, so that their previous lengths are far from equal.
   fill_tensor(run.gradient(), [&](int64_t r, int64_t) { return draws.bell(0.01 / double(1 + r)); });
   run.step(1);
   const double wanted = 0.2 * std::sqrt(double(kCols));

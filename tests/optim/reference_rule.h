@@ -1,5 +1,5 @@
 // The rules of docs/numerics.md written a second time, literally: branches where it has branches,
-// frexp where it says frexp, no table, nothing switched off by an infinite bound. The oracle of the
+// frexp where it says frexp, no table, nothing disabled by an infinite bound. The oracle of the
 // random tests.
 #pragma once
 
@@ -33,7 +33,7 @@ struct ReferenceRule {
   [[nodiscard]] float correction(float beta) const {
     return config.bias_correction ? float(1.0 - std::pow(double(beta), double(step.t))) : 1.0f;
   }
-  // The additive direction; updates m and v.
+  // Returns the additive direction; updates m and v.
   [[nodiscard]] float additive(float w, float g, ReferenceState& s) const {
     const float b1 = float(config.beta1), b2 = float(config.beta2);
     const float ob1 = 1.0f - b1, ob2 = 1.0f - b2;
@@ -43,7 +43,7 @@ struct ReferenceRule {
                                         (std::sqrt(s.v / correction(b2)) + float(config.eps)));
     return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
   }
-  // The direction of the additive twin; updates m and v.
+  // Returns the direction of the additive twin; updates m and v.
   [[nodiscard]] float twin(float w, float g, ReferenceState& s) const {
     const float b1 = float(config.beta1), b2 = float(config.beta2);
     const float ob1 = 1.0f - b1, ob2 = 1.0f - b2;
@@ -54,7 +54,7 @@ struct ReferenceRule {
         additive_scale * (sum / (std::sqrt(s.v / correction(b2)) + float(config.eps)));
     return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
   }
-  // u, the limited relative step; updates v_e.
+  // Returns u, the limited relative step; updates v_e.
   [[nodiscard]] float relative_step(float w, float g, ReferenceState& s) const {
     const float b2 = float(config.beta2), ob2 = 1.0f - b2;
     const float ge = (float_of(0x3f317218) * w) * g;
@@ -96,7 +96,7 @@ struct ReferenceRule {
     const float w_max = float(config.clip_weight) * tensor.weight_unit;
     return config.clip_weight > 0 ? reference_clamp(next, -w_max, w_max) : next;
   }
-  // The direction of Lion; updates m.
+  // Returns the direction of Lion; updates m.
   [[nodiscard]] float lion(float w, float g, ReferenceState& s) const {
     const float b1 = float(config.beta1), b2 = float(config.beta2);
     const float c = std::fma(1.0f - b1, g, b1 * s.m);
@@ -104,7 +104,7 @@ struct ReferenceRule {
     const float dir = additive_scale * float((c > 0) - (c < 0));
     return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
   }
-  // E(x) of Madam's weight w.
+  // Returns E(x) of Madam's weight w.
   [[nodiscard]] float madam_factor(float w, float g, ReferenceState& s) const {
     const float b2 = float(config.beta2), ob2 = 1.0f - b2, bound = float(config.g_bound);
     s.v = std::fma(g, ob2 * g, b2 * s.v);
@@ -129,7 +129,7 @@ struct ReferenceRule {
     check(config.rule == "m_plus_adam", "no second version of {}", config.rule);
     return m_plus_adam(w, g, s);
   }
-  // The change of a compensated weight.
+  // Returns the change of a compensated weight.
   [[nodiscard]] float change(float w, float g, ReferenceState& s) const {
     if (config.rule == "madam") return w * madam_factor(w, g, s);
     if (config.rule == "additive_twin") return -(float(lr_additive()) * twin(w, g, s));

@@ -39,7 +39,7 @@ float value_of_hex(const Json& text) {
 
 DType dtype_of_name(const Json& name) { return *enum_from_name<DType>(name.get<std::string>()); }
 
-// The file has Madam's bound of weights as a number, 0 for none; configs have it in multiples of a
+// The file has Madam's bound on weights as a number, 0 for none; configs have it in multiples of a
 // unit.
 FlatConfig config_of(const Json& golden_case) {
   Json keys = golden_case["options"];
@@ -98,8 +98,8 @@ uint32_t stored_bits(DType dtype, float x) {
 }
 float stored(DType dtype, float x) { return dtype == DType::kF32 ? x : rounded_to<bf16>(x); }
 
-// One weight without any storage but that of this test: what a rule makes of w (and what is kept
-// beside it) with its states.
+// One weight stored only in this test: the effect of a rule on w (and on the residual kept with it)
+// and its states.
 struct OneWeight {
   float w, c = 0;
   float state[3] = {};
@@ -262,7 +262,7 @@ TEST(RulesGolden, BlockFp8EndToEnd) {
   }
 }
 
-// Where a weight of 1 arrives after 100000 steps of the given size, without betas and decay.
+// Returns the value of a weight of 1 after 100000 steps of the given size, without betas and decay.
 struct Walk {
   WeightRounding weight_rounding;
   KahanVariant variant;

@@ -20,7 +20,7 @@ using test::FlatConfig;
 
 constexpr TensorScalars kMatrix{};
 
-// An M+Adam without decay and limits of weights.
+// An M+Adam without decay and limits on weights.
 FlatConfig plain_config() {
   FlatConfig config;
   config.rule = "m_plus_adam";
@@ -64,7 +64,7 @@ double ulp(float x) {
   return double(std::nextafter(size, INFINITY)) - double(size);
 }
 
-// Any combination of options, limits of weights and decays included.
+// Returns any combination of options, including limits on weights and decays.
 FlatConfig random_config(Draws& draws) {
   FlatConfig config;
   constexpr const char* kRules[] = {"adamw",       "additive_twin", "lion",
@@ -117,8 +117,8 @@ TEST(RuleProperties, AgreeWithALiteralVersionOfTheFormulas) {
   }
 }
 
-// P1: a first step without decay never goes uphill, and moves wherever it exceeds what fp32
-// resolves.
+// P1: a first step without decay never goes uphill, and moves wherever it exceeds the resolution of
+// fp32.
 TEST(RuleProperties, P1Downhill) {
   Draws draws(1);
   int moved = 0;
@@ -131,7 +131,7 @@ TEST(RuleProperties, P1Downhill) {
     const float w = draws.signed_binades(-30, 6), g = draws.signed_binades(-30, 6);
     const double change = double(update(w, g)) - double(w);
     ASSERT_LE(change * double(g), 0) << w << " " << g;
-    // Of the additive branch alone; without correction |m / sqrt(v)| is (1 - b1) / sqrt(1 - b2).
+    // Only for the additive branch; without correction |m / sqrt(v)| is (1 - b1) / sqrt(1 - b2).
     const double ratio = update.config.bias_correction ? 1.0 : 0.1 / std::sqrt(0.05);
     const double root =
         update.config.bias_correction ? std::fabs(g) : std::sqrt(0.05) * std::fabs(g);
@@ -144,7 +144,7 @@ TEST(RuleProperties, P1Downhill) {
   EXPECT_GT(moved, 10000);
 }
 
-// P2: with weight, gradient and first moment negated, the result is.
+// P2: negating weight, gradient and first moment negates the result.
 TEST(RuleProperties, P2Mirror) {
   Draws draws(2);
   for (int trial = 0; trial < 20000; ++trial) {
@@ -164,7 +164,7 @@ TEST(RuleProperties, P2Mirror) {
   }
 }
 
-// P3: the multiplicative branch alone keeps the sign and stays within the relative clip, after
+// P3: the multiplicative branch by itself keeps the sign and stays within the relative clip, after
 // rounding.
 TEST(RuleProperties, P3MultiplicativeBranchKeepsTheSign) {
   Draws draws(3);
@@ -185,7 +185,7 @@ TEST(RuleProperties, P3MultiplicativeBranchKeepsTheSign) {
   EXPECT_GT(most, 1.7499) << "the clip was never reached";
 }
 
-// P4: a weight of 0 moves by the additive branch alone; its v_e only decays.
+// P4: a weight of 0 moves only by the additive branch; its v_e only decays.
 TEST(RuleProperties, P4ZeroWeight) {
   Draws draws(4);
   for (int trial = 0; trial < 5000; ++trial) {
@@ -228,7 +228,7 @@ float weight_after_spike(double beta2, double g_max) {
   return w;
 }
 
-// P5: |n| <= sqrt((1 - b2^t) / (1 - b2)), so that a limit of 10 does nothing for b2 <= .99.
+// P5: |n| <= sqrt((1 - b2^t) / (1 - b2)), so a limit of 10 has no effect for b2 <= .99.
 TEST(RuleProperties, P5DirectionIsBounded) {
   for (const double beta2 : {0.95, 0.98, 0.99}) {
     const float unlimited = weight_after_spike(beta2, 0);
@@ -240,7 +240,7 @@ TEST(RuleProperties, P5DirectionIsBounded) {
   EXPECT_NE(bits_of(weight_after_spike(0.999, 10)), bits_of(weight_after_spike(0.999, 0)));
 }
 
-// P6: the size of the step is lr_m |n| whatever the weight; |n| is 1 in a first step far above eps.
+// P6: the size of the step is lr_m |n| for any weight; |n| is 1 in a first step far above eps.
 TEST(RuleProperties, P6StepSizeDoesNotDependOnTheWeight) {
   Draws draws(7);
   for (int trial = 0; trial < 20000; ++trial) {
@@ -305,7 +305,7 @@ TEST(RuleProperties, P7WithoutMultiplicativeRateIsAdamW) {
   }
 }
 
-// One option, with a value at which it must do nothing and one at which it must act.
+// One option, with a value at which it must have no effect and one at which it must act.
 struct OptionCase {
   const char* name;
   void (*idle)(FlatConfig&);
@@ -415,7 +415,7 @@ TEST(RuleProperties, ExponentOfEqualsFrexp) {
   EXPECT_EQ(ExponentDecay::exponent_of(std::numeric_limits<float>::max()), ExponentDecay::kHighest);
 }
 
-// Not a number of a weight: the table is not read beyond its end.
+// For a NaN weight, the table is not read beyond its end.
 TEST(RuleProperties, ExponentOfStaysInTheTable) {
   for (const float w : {INFINITY, -INFINITY, NAN, float_of(0x7FFFFFFF), float_of(0xFFFFFFFF)}) {
     EXPECT_GE(ExponentDecay::exponent_of(w), ExponentDecay::kLowest);

@@ -44,7 +44,7 @@ TEST(Schedule, EveryShapeAtItsCorners) {
   }
 }
 
-// The end is the floor itself, not a value near it, for any warmup and floor.
+// The end is exactly the floor, not a value close to it, for any warmup and floor.
 TEST(Schedule, TheFloorIsReachedExactly) {
   for (const ScheduleShape shape :
        {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd})
@@ -119,7 +119,7 @@ TEST(Schedule, OneMinusSqrtFallsFastAtFirst) {
   EXPECT_EQ(schedule_factor(config, 1000, 1000), 0.2);
 }
 
-// Without warmup, as after one of a single update.
+// Without warmup, the same as after one of a single update.
 TEST(Schedule, InverseSqrtDoesNotKnowTheLength) {
   const ScheduleConfig config = with_warmup(ScheduleShape::kInverseSqrt, 100);
   for (const int64_t total : {400, 1000, 100000}) {
@@ -173,7 +173,7 @@ TEST(Schedule, WarmupAsAShareOfTheRun) {
   EXPECT_EQ(config.warmup_updates(1000), 7);
 }
 
-// Within [0, 1] and never a NaN, whatever the length of the run and of its parts.
+// Within [0, 1] and never a NaN, for any length of the run and of its parts.
 TEST(Schedule, IsDefinedEverywhere) {
   for (const ScheduleShape shape : kScheduleShapes)
     for (const int64_t total : {0, 1, 2, 3, 10})
@@ -190,7 +190,7 @@ TEST(Schedule, IsDefinedEverywhere) {
             }
 }
 
-// Up during the warmup, then never up again.
+// Rises during the warmup, then never again.
 TEST(Schedule, RisesThenFalls) {
   for (const ScheduleShape shape : kScheduleShapes) {
     const ScheduleConfig config = with_warmup(shape, 37);

@@ -29,7 +29,7 @@ using test::shapes_to_cut;
 using test::tensors_to_cut;
 using test::tested_combinations;
 
-// Bits of consecutive elements as they are packed.
+// Returns the bits of consecutive elements as packed.
 std::vector<uint32_t> bits_of_part(const TensorPart& part) {
   const Tensor& t = part.whole.tensor;
   std::vector<uint32_t> bits;
@@ -67,7 +67,7 @@ class Collected {
     return std::ranges::all_of(tensors_,
                                [](const auto& t) { return !std::ranges::count(t.second, -1); });
   }
-  // Writes what was collected to a part of the same name.
+  // Writes the collected elements to a part of the same name.
   void put(const TensorPart& part) const {
     const Tensor& t = part.whole.tensor;
     const std::vector<int64_t>& all = tensors_.at(part.whole.name);
@@ -119,7 +119,7 @@ class Rank {
     });
   }
 
-  // Every rank's update blocks of the stored weights, then what is done when they are whole.
+  // Gathers every rank's update blocks of the stored weights, then processes the whole weights.
   void gather_and_rescale() {
     for (size_t i = 0; i < run_->targets().size(); ++i) {
       const EncodedTensor& w = run_->targets()[i].weights;
@@ -144,7 +144,7 @@ class Rank {
 
  private:
   Partition partition_;
-  std::unique_ptr<Device> device_ = make_cpu_device(1);  // whose second stream carries messages
+  std::unique_ptr<Device> device_ = make_cpu_device(1);  // its second stream carries messages
   Communicator ranks_;
   std::optional<OptimizerRun> run_;
 };
@@ -156,8 +156,8 @@ void start_sharded(OptimizerRun& run) {
   run.optimizer().weights_initialized();
 }
 
-// Of step t, the same on every rank. Larger ones in the second step, so that it is clipped and
-// others not.
+// Gradient of step t, the same on every rank. Larger ones in the second step, so that it is clipped
+// and others are not.
 std::function<float(int64_t, int64_t)> gradient_of(int64_t t, size_t i) {
   const auto draws = std::make_shared<Draws>(100 * uint64_t(t) + i);
   return [=](int64_t, int64_t) { return draws->signed_binades(-12, t == 2 ? -4 : -9); };
@@ -210,7 +210,7 @@ void step(Rank& rank, int64_t t) {
   rank.gather_and_rescale();
 }
 
-// What each rank has in the end.
+// Returns each rank's final result.
 std::vector<Result> together(const RunSetup& setup, int64_t ranks) {
   std::vector<Result> results(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Transport& transport) {
@@ -268,7 +268,7 @@ const Combination& combination_named(std::string_view part) {
   return *found;
 }
 
-// One of every rule and format that keeps something of its own.
+// Returns one of every rule and format that keeps its own state.
 std::vector<RunSetup> cover() {
   std::vector<RunSetup> setups;
   for (const std::string_view name : {"adamw decay scale apollo_e off, kahan, state bf16",
@@ -285,14 +285,14 @@ std::vector<RunSetup> cover() {
   return setups;
 }
 
-// A partition among one, and among more ranks than some tensors have pieces.
+// A partition over one rank, and over more ranks than some tensors have pieces.
 TEST(ShardedUpdate, OneRankAndMany) {
   for (const RunSetup& setup : cover())
     for (const int64_t ranks : {1, 7, 19})
       ASSERT_NO_FATAL_FAILURE(expect_bits_of_one(setup, ranks));
 }
 
-// A gradient that is not finite on one rank leaves everything on all ranks as it was.
+// A gradient that is not finite on one rank leaves everything on all ranks unchanged.
 TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
   for (const RunSetup& setup : cover())
     for (const float bad : {INFINITY, std::numeric_limits<float>::quiet_NaN()})
@@ -352,7 +352,8 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
   }
 }
 
-// All ranks' parts of the weights are every element once, and those that a rank saves are its own.
+// All ranks' parts of the weights contain every element once, and those that a rank saves are its
+// own.
 TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
   for (const WeightEncoding& encoding : test::every_encoding())
     for (const int64_t ranks : {1, 2, 5}) {
@@ -421,7 +422,7 @@ TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
   }
 }
 
-// A plan counts what the rank will take, and states are divided.
+// A plan counts what the rank will allocate, and states are divided.
 TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
   for (const RunSetup& setup : cover()) {
     OptimizerRun whole(setup, shapes_to_cut());
@@ -457,7 +458,8 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
   }
 }
 
-// Memory for projections is taken where a projected matrix is updated: here by two ranks of four.
+// Memory for projections is allocated where a projected matrix is updated: here by two ranks of
+// four.
 TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
   const RunSetup setup = clipped(combination_named("apollo_e channel"));
   const OptimizerRun run(setup, shapes_to_cut());
@@ -472,7 +474,7 @@ TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
         {.partition = partition, .ranks = ranks_of_plan, .device = *device, .allocator = planned});
     const bool projects = !optimizer.blocks(1).empty() || !optimizer.blocks(2).empty();
     ranks += projects;
-    // The least there is to a projection: its gradient in fp32.
+    // The minimum for a projection: its gradient in fp32.
     EXPECT_EQ(planned.use().of(kScratchMemory) > 67 * 33 * 4, projects) << rank;
   }
   EXPECT_EQ(ranks, 2);

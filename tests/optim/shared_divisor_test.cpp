@@ -1,6 +1,7 @@
-// Division by products against IEEE-754's, to the bit: all mantissas of divisors with every
+// Division by multiplication against IEEE-754's, bit for bit: all mantissas of divisors with every
 // dividend that could round differently, and with all dividends for some divisors.
-//   MPT_LONG_TESTS=1 mpt_optim_tests --gtest_filter='SharedDivisor*'     all divisors; all 2^32 dividends
+//   MPT_LONG_TESTS=1 mpt_optim_tests --gtest_filter='SharedDivisor*'
+//                                                all divisors; all 2^32 dividends
 #include "optim/update/shared_divisor.h"
 
 #include <algorithm>
@@ -27,10 +28,10 @@ bool same(float a, float b) { return bits_of(a) == bits_of(b) || (std::isnan(a) 
 
 constexpr int64_t kLeastMantissa = int64_t{1} << 23, kEndOfMantissas = int64_t{1} << 24;
 
-// In [1, 2) or, scaled, in [1/2, 1): quotients depend on the mantissas alone.
+// Returns a number in [1, 2) or, scaled, in [1/2, 1): quotients depend only on the mantissas.
 float of_mantissa(int64_t mantissa) { return std::ldexp(float(mantissa), -23); }
 
-// a^-1 modulo m, which have no common factor.
+// Returns a^-1 modulo m; they have no common factor.
 int64_t inverse(int64_t a, int64_t m) {
   int64_t t = 0, next_t = 1, r = m, next_r = a % m;
   while (next_r != 0) {
@@ -57,10 +58,10 @@ void each_close_dividend(int64_t divisor, int k, const F& f) {
   }
 }
 
-// The quotient of mantissas in units of half its last place is X 2^k / C, k = 24 where X >= C, else
-// 25; middles are the odd integers. A distance of j / C from one is the least there is. What
-// quotient_by_products() rounds last is wrong by less than 5 / C: q is wrong by up to 1.5 last
-// places, which the rounded reciprocal leaves a 2^-24th of (less than 3 / C), and the remainder may
+// The quotient of mantissas in units of half its last place is X 2^k / C, k = 24 if X >= C, else
+// 25; midpoints are the odd integers. A distance of j / C from one is the least possible. The value
+// that quotient_by_products() rounds last is wrong by less than 5 / C: q is wrong by up to 1.5 last
+// places, of which the rounded reciprocal leaves a 2^-24th (less than 3 / C), and the remainder may
 // have a 25th bit to round off (2 / C).
 int64_t wrong_quotients_by(int64_t divisor) {
   const SharedDivisor c = SharedDivisor::of(of_mantissa(divisor));
@@ -83,8 +84,8 @@ TEST(SharedDivisor, EveryDivisorDividesWhatIsHardToRound) {
   EXPECT_EQ(wrong, 0);
 }
 
-// The dividends above are there, and are hard: with a reciprocal that is wrong by one last place
-// some quotients are wrong.
+// The dividends above exist, and are hard: with a reciprocal that is wrong by one last place some
+// quotients are wrong.
 TEST(SharedDivisor, HardDividendsTellAWrongReciprocal) {
   int64_t wrong = 0, tried = 0;
   for (int64_t divisor = kLeastMantissa + 1; divisor < kEndOfMantissas; divisor += 10007) {

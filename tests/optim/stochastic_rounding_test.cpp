@@ -44,7 +44,7 @@ void fill(OptimizerRun& run) {
   run.optimizer().weights_initialized();
 }
 
-// `rounded` is `exact` rounded with the words of this stream.
+// Expects `rounded` to be `exact` rounded with the words of this stream.
 void expect_words(const Tensor& rounded, const Tensor& exact, RandomCounter counter) {
   for (int64_t r = 0; r < exact.rows; ++r)
     for (int64_t c = 0; c < exact.cols; ++c) {
@@ -55,8 +55,8 @@ void expect_words(const Tensor& rounded, const Tensor& exact, RandomCounter coun
     }
 }
 
-// The words are those of (seed, tensor, row, column, step, stream): an fp32 optimizer says what is
-// rounded.
+// The words are those of (seed, tensor, row, column, step, stream): an fp32 optimizer provides the
+// values before rounding.
 TEST(StochasticRounding, DrawsByLogicalCoordinates) {
   for (const std::string& rule : kRules) {
     OptimizerRun exact({.config = stochastic(rule),
@@ -91,11 +91,11 @@ TEST(StochasticRounding, DrawsByLogicalCoordinates) {
   EXPECT_EQ(test::states_of(stochastic("madam"))[0].rounding, kVarianceRoundingStream);
 }
 
-// Another step or another seed draws other bits; new moments go on with the bits of the run.
+// Another step or another seed draws other bits; new moments continue with the bits of the run.
 TEST(StochasticRounding, StepsAndSeedsDrawAnew) {
   const auto result = [](uint64_t seed, int64_t t, int64_t earlier = 0) {
     FlatConfig config = stochastic("adamw");
-    config.bias_correction = false;  // so that the step enters in no other way
+    config.bias_correction = false;  // so that the step has no other effect
     OptimizerRun run(
         {.config = config, .options = {.seed = seed}, .encoding = {.format = WeightFormat::kBF16}},
         kTwoMatrices);
@@ -111,11 +111,11 @@ TEST(StochasticRounding, StepsAndSeedsDrawAnew) {
 }
 
 struct Mean {
-  double of = 0, exact = 0, step = 0;  // step: the distance of the two neighbours that occur
+  double of = 0, exact = 0, step = 0;  // step: the distance of the two neighbors that occur
   int64_t draws = 0;
 };
 
-// The mean of a weight after one update, over elements and seeds, in a format.
+// Returns the mean of a weight after one update, over elements and seeds, in a format.
 Mean mean_after_update(const WeightEncoding& encoding, float w0, float g) {
   constexpr int64_t kCols = 4096;
   constexpr uint64_t kSeeds = 24;
@@ -169,14 +169,14 @@ TEST(StochasticRounding, OneUpdateIsRightOnAverage) {
       const Mean mean = mean_after_update(encoding, w0, 0.01f);
       SCOPED_TRACE(fmt::format("{} {}", name_of(encoding.format), w0));
       EXPECT_GT(mean.step, 0) << "nothing was rounded at random";
-      // Of a variable with two values that far apart the deviation is at most half of it; five
+      // A variable with two values that far apart has a deviation of at most half of it; five
       // deviations.
       EXPECT_NEAR(mean.of, mean.exact, 5 * 0.5 * mean.step / std::sqrt(double(mean.draws)));
     }
 }
 
-// BF16 states that decay by less than half a step stall under rounding to nearest and not at
-// random.
+// BF16 states that decay by less than half a step stall under rounding to nearest but not under
+// stochastic rounding.
 TEST(StochasticRounding, StatesKeepDecaying) {
   const auto mean_v = [](Rounding rounding) {
     FlatConfig config;

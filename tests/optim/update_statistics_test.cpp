@@ -1,5 +1,5 @@
-// Update statistics: they agree with what the step does, change nothing, and separate the branches;
-// sums of updates agree with a second computation.
+// Update statistics: they agree with the step, change nothing, and separate the branches; sums of
+// updates agree with a second computation.
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ test::RunSetup with_statistics(const Combination& combination) {
   return setup;
 }
 
-// What became of the weights, by looking at them before and after the step.
+// The outcome for the weights, from their values before and after the step.
 struct Observed {
   int64_t moved = 0, sign_changed = 0, left_zero = 0, entered_zero = 0;
   std::array<int64_t, kMagnitudeBuckets> weights{};
@@ -177,7 +177,7 @@ struct ExpectedSums {
   int64_t moved = 0;
 };
 
-// The keys of one branch alone.
+// The keys of only one branch.
 FlatConfig only(FlatConfig config, Branch branch) {
   if (branch == Branch::kAdditive) config.lr_multiplicative = 0;
   if (branch == Branch::kMultiplicative) config.lr_additive = 0;
@@ -247,7 +247,7 @@ class SizedStep {
     };
     return {read("m/w0"), read("v/w0"), config_.rule == "m_plus_adam" ? read("v_e/w0") : 0.0f};
   }
-  // Weights with what is kept beside them.
+  // Returns weights with their residuals.
   [[nodiscard]] std::vector<double> known(const std::vector<float>& w) const {
     std::vector<double> exact(w.begin(), w.end());
     if (!has_residuals()) return exact;
@@ -271,7 +271,7 @@ class SizedStep {
     }
     return exact;
   }
-  // The change that a branch asks of weight i.
+  // Returns the change of weight i that a branch requests.
   [[nodiscard]] long double asked(size_t i, Branch branch) const {
     const StepScalars second{.t = 2};
     const FlatConfig keys = only(config_, branch);
@@ -293,8 +293,8 @@ class SizedStep {
   UpdateStatistics found_;
 };
 
-// 1,385 terms, each of which and each of whose sums is rounded; of products of either sign by
-// Cauchy and Schwarz.
+// 1,385 terms, each of which and each of whose sums is rounded; for dot products of either sign by
+// Cauchy-Schwarz.
 constexpr double kOfSums = 1400 * 0x1p-53;
 
 void expect_sums(const SizedStep& step) {
@@ -375,7 +375,7 @@ TEST(UpdateStatistics, StochasticRoundingLosesNothingOnAverage) {
   EXPECT_EQ(s.rms(s.sums.stored), 0x1p-7 * std::sqrt(s.flipped()));
 }
 
-// The stored weight stays; its residual takes the update, to 8 bits.
+// The stored weight stays; its residual absorbs the update, to 8 bits.
 TEST(UpdateStatistics, ResidualsKeepWhatWeightsLose) {
   const UpdateStatistics s = of_small_updates(1e-4, WeightRounding::kKahan);
   EXPECT_TRUE(s.has_residuals);

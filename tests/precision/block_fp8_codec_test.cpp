@@ -1,5 +1,5 @@
-// block_fp8 weights: published bytes and values, scales that never clip, and encoding again what
-// was decoded.
+// block_fp8 weights: published bytes and values, scales that never clip, and re-encoding of decoded
+// values.
 #include <cmath>
 #include <vector>
 
@@ -51,7 +51,7 @@ TEST(BlockFp8Codec, PublishedBytesAndValues) {
   }
 }
 
-// 1 +- 2^-23 times and exactly the mantissas at which the power of two changes, in every binade.
+// The mantissas at which the power of two changes, exactly and times 1 +- 2^-23, in every binade.
 TEST(BlockFp8Codec, SmallestPowerOfTwoThatDoesNotClip) {
   for (int exponent = -126; exponent <= 127; ++exponent)
     for (const uint32_t mantissa : {0u, 1u, 0x5FFFFFu, 0x600000u, 0x600001u, 0x7FFFFFu}) {
@@ -75,8 +75,8 @@ TEST(BlockFp8Codec, QuotientNeverClips) {
   }
 }
 
-// Where pow2 scales are neither the smallest nor the largest, what was decoded is encoded without
-// change, and decodes exactly in BF16.
+// If pow2 scales are neither the smallest nor the largest, decoded values are encoded unchanged,
+// and decode exactly in BF16.
 TEST(BlockFp8Codec, EncodingAgainChangesNothing) {
   test::Draws draws(6);
   for (const int64_t block : {16, 32, 64, 128, 256}) {

@@ -1,5 +1,7 @@
 // Ranges of update blocks: their parts of every piece of an encoded tensor, against a loop over all
 // elements.
+#include "core/block_range.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -46,8 +48,8 @@ EncodedTensor allocated(const WeightEncoding& encoding, const Shape& shape, Allo
   return allocate_encoded(encoding, encoded, kWeightMemory, allocator);
 }
 
-// How many logical elements one of a piece stands for: codes of the tensor first, then block
-// scales.
+// Returns how many logical elements one element of a piece represents: codes of the tensor first,
+// then block scales.
 int64_t elements_per(const WeightEncoding& encoding, size_t piece) {
   const bool nvfp4 = encoding.format == WeightFormat::kNvfp4;
   if (piece == 0) return nvfp4 ? 2 : 1;
@@ -55,9 +57,9 @@ int64_t elements_per(const WeightEncoding& encoding, size_t piece) {
   return nvfp4 ? kNvfp4Block : encoding.fp8_block_size;
 }
 
-// Those of a piece that belong to the range's update blocks, row after row.
+// Elements of a piece that belong to the range's update blocks, row after row.
 struct Member {
-  int64_t packed;  // place without padding
+  int64_t packed;  // position without padding
   const std::byte* address;
 };
 std::vector<Member> members(const Tensor& piece, int64_t elements_each, const BlockGrid& grid,
@@ -138,7 +140,7 @@ TEST(BlockRange, PartsAreThePackedElementsOfTheirBlocks) {
   });
 }
 
-// What is written through the view of a whole lies in the span, each element at its place from the
+// Data written through the view of a whole are in the span, each element at its position from the
 // first.
 TEST(BlockRange, AViewAsOfAWholeReachesTheSpan) {
   for (const Shape& shape : shapes()) {

@@ -1,5 +1,5 @@
-// Scaled codecs give the same bits with 1, 4 and 32 lanes, whatever the rounding, and touch nothing
-// but the logical elements: this stands in for a GPU.
+// Scaled codecs give the same bits with 1, 4 and 32 lanes, for any rounding, and modify only the
+// logical elements: this replaces a GPU.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ struct StepBlock {
   Codec codec;
   DitherSource source;
   float* rounded;        // [rows, cols]
-  int64_t* saturated;    // of each update block, nvfp4
+  int64_t* saturated;    // per update block, nvfp4
   const float* changes;  // [rows, cols], factors
 
   template <class G>
@@ -69,7 +69,7 @@ Outcome outcome(const WeightEncoding& encoding, int64_t cols, Rounding rounding)
   HostMatrix source(DType::kF32, {kRows, cols}), changes(DType::kF32, {kRows, cols});
   test::Draws draws(12);
   source.fill([&](int64_t, int64_t) { return draws.signed_binades(-8, 1); });
-  // Some blocks grow beyond what their scales can follow, some shrink, some vanish.
+  // Some blocks grow beyond the range of their scales, some shrink, some vanish.
   changes.fill([&](int64_t, int64_t c) {
     const int64_t block = c / 16 % 5;
     return float(block == 0 ? 1e6 : block == 1 ? 1e-3 : block == 2 ? 0 : draws.uniform(0.9, 1.1));
@@ -129,7 +129,7 @@ TEST(CodecLanes, SameBitsAsOneLane) {
       }
 }
 
-// round() is what load() gives after store().
+// round() equals load() after store().
 TEST(CodecLanes, RoundIsStoreAndLoad) {
   for (const int64_t cols : {300, 21})
     for (const WeightEncoding& encoding : lane_encodings())
@@ -143,7 +143,7 @@ TEST(CodecLanes, RoundIsStoreAndLoad) {
       }
 }
 
-// Nibbles beside the last element stay zero.
+// The nibble next to the last element stays zero.
 TEST(CodecLanes, PadNibbleIsZero) {
   const WeightEncoding sticky{.format = WeightFormat::kNvfp4};
   for (const int64_t cols : {1, 21, 257}) {

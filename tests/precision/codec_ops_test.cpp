@@ -37,7 +37,7 @@ HostMatrix random_matrix(int64_t cols, uint64_t seed) {
   return m;
 }
 
-// The distance of neighbours, relative to the smallest value of a binade.
+// Returns the distance of neighbors, relative to the smallest value of a binade.
 float relative_step(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
@@ -52,8 +52,8 @@ float relative_step(WeightFormat format) {
   }
 }
 
-// The tensor's largest element survives to its format's accuracy, and an encoding knows nothing of
-// what the memory held before.
+// The tensor's largest element survives to its format's accuracy, and an encoding does not depend
+// on the previous contents of memory.
 TEST(CodecOps, EncodesFromValuesAlone) {
   for (const int64_t cols : {1, 21, 300, 512})
     for (const WeightEncoding& encoding : op_encodings()) {
@@ -112,7 +112,7 @@ TEST(CodecOps, RescalesNothingElse) {
   }
 }
 
-// The scale that runs out may be in any row: the last one here.
+// The scale that overflows may be in any row: the last one here.
 TEST(CodecOps, RescalesByTheLargestScaleOfAnyRow) {
   HostEncoded weights({.format = WeightFormat::kNvfp4}, {kOpsRows, 40, 4});
   const EncodedTensor view = weights.view();

@@ -1,5 +1,5 @@
-// Element-wise codecs: every lane reads and writes its part and nothing else; roundings and their
-// random words; formats and their element types.
+// Element-wise codecs: every lane reads and writes only its part; roundings and their random words;
+// formats and their element types.
 #include "precision/codec.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "precision/dispatch.h"
 #include "precision/format.h"
 #include "support/host_matrix.h"
 #include "support/lockstep_group.h"

@@ -1,5 +1,5 @@
-// FP8 scales: the golden updates of delayed scaling, what casts gather and note, the current
-// recipe.
+// FP8 scales: the golden updates of delayed scaling, the data that casts gather and record, the
+// current recipe.
 #include "precision/fp8_scaling.h"
 
 #include <array>
@@ -34,7 +34,7 @@ PrecisionConfig config_of(int64_t history, AmaxAlgorithm algorithm = AmaxAlgorit
   return config;
 }
 
-// A scaling that is fed tensors of one row.
+// A scaling that receives tensors of one row.
 class Scales {
  public:
   explicit Scales(const Options& options)
@@ -125,7 +125,7 @@ TEST(Fp8Scaling, GoldenHistory) {
   EXPECT_EQ(scales.state().scale, 448);
 }
 
-// The inverse is that of the bytes, and moves with the next cast only.
+// The inverse is that of the bytes, and moves only with the next cast.
 TEST(Fp8Scaling, GoldenInverses) {
   Scales scales({.config = config_of(4)});
   scales.update(2);
@@ -225,8 +225,8 @@ TEST(Fp8Scaling, KindsOfCasts) {
   EXPECT_NE(scales.cast(values, Fp8CastKind::kNoFold), first);
 }
 
-// What is observed is cast later, as often as it is needed, to the codes that a cast would have
-// given at once; the slot is that of the cast.
+// An observed tensor is cast later, as often as needed, to the codes that an immediate cast would
+// have given; the slot is that of the cast.
 TEST(Fp8Scaling, ObservingIsCastingWithoutCodes) {
   for (const Fp8Recipe recipe : {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent})
     for (const Fp8CastKind kind : {Fp8CastKind::kFold, Fp8CastKind::kNoFold}) {
@@ -306,7 +306,7 @@ TEST(Fp8Scaling, PartsShareAScale) {
   }
 }
 
-// Codes in rows, transposed, or both: the same bytes, and nothing beside them.
+// Codes in rows, transposed, or both: the same bytes, and nothing around them changes.
 TEST(Fp8Scaling, TransposedCodesAreTheSame) {
   for (const auto& [rows, cols, padding] :
        {std::array<int64_t, 3>{1, 1, 0}, {16, 16, 0}, {3, 300, 5}, {33, 17, 0}, {2, 512, 16}}) {

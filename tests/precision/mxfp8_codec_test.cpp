@@ -21,7 +21,7 @@ constexpr WeightEncoding kMx{.format = WeightFormat::kMxfp8};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// Found in exact fractions: the smallest power of two under which 2 does not clip is 2^-7.
+// Computed in exact fractions: the smallest power of two under which 2 does not clip is 2^-7.
 TEST(Mxfp8Codec, KnownBytesAndValues) {
   HostEncoded weights(kMx, {1, 32});
   const Mxfp8Codec codec(weights.view());
@@ -38,7 +38,7 @@ TEST(Mxfp8Codec, KnownBytesAndValues) {
   EXPECT_EQ(decoded[31], -0.0146484375f);
 }
 
-// From the definition of the formats, in FP64.
+// Returns the value by the definition of the formats, in FP64.
 double value_of(uint32_t code, uint32_t scale) {
   const uint32_t exponent = code >> 3 & 0xF, mantissa = code & 7;
   const double magnitude =
@@ -83,7 +83,7 @@ TEST(Mxfp8Codec, SmallestPowerOfTwoThatDoesNotClip) {
     }
 }
 
-// A block of zeros, one that the row's end cuts, and numbers beside them.
+// A block of zeros, one cut by the row's end, and numbers next to them.
 TEST(Mxfp8Codec, Blocks) {
   HostEncoded weights(kMx, {1, 69});
   const Mxfp8Codec codec(weights.view());
@@ -101,8 +101,7 @@ TEST(Mxfp8Codec, Blocks) {
   EXPECT_TRUE(weights.padding_untouched());
 }
 
-// A NaN is kept and does not count for the scale; an infinity becomes the largest number that there
-// is.
+// A NaN is kept and does not affect the scale; an infinity becomes the largest number.
 TEST(Mxfp8Codec, NotFinite) {
   HostEncoded weights(kMx, {1, 96});
   const Mxfp8Codec codec(weights.view());
@@ -155,8 +154,8 @@ TEST(Mxfp8Codec, EncodingAgainChangesNothing) {
   }
 }
 
-// Where FP16 has the scale, too, block_fp8 with blocks of 32 and scales pow2 has the same codes and
-// values.
+// If FP16 can represent the scale, too, block_fp8 with blocks of 32 and pow2 scales has the same
+// codes and values.
 TEST(Mxfp8Codec, AgreesWithBlockFp8) {
   test::Draws draws(7);
   const WeightEncoding fp8{.format = WeightFormat::kBlockFp8, .fp8_block_size = 32};

@@ -73,7 +73,7 @@ TEST(Nvfp4Live, ZeroTensor) {
   EXPECT_EQ(test::load_row(Nvfp4Codec(weights.view()), 32), std::vector<float>(32, 0.0f));
 }
 
-// Blocks at most 2.18e-6 of the tensor's maximum lose their scale; codes are zero then.
+// Blocks at most 2.18e-6 of the tensor's maximum lose their scale; their codes are then zero.
 TEST(Nvfp4Live, FlushesTinyBlocks) {
   std::vector<float> x(48, 0.0f);
   x[0] = 1.0f;
@@ -158,8 +158,8 @@ TEST(Nvfp4Sticky, PublishedSequence) {
   EXPECT_TRUE(weights == rescaled) << "nothing is left to rescale";
 }
 
-// The smallest power of two that holds the tensor's maximum in 112 steps of 6, in every binade and
-// around the mantissa at which it changes.
+// The smallest power of two with which 112 steps of 6 reach the tensor's maximum, in every binade
+// and around the mantissa at which it changes.
 TEST(Nvfp4Sticky, FirstTensorScale) {
   EXPECT_EQ(nvfp4_sticky::first_tensor_scale(0.0f), 1.0f);
   for (int exponent = -108; exponent <= 127; ++exponent)
@@ -183,7 +183,7 @@ TEST(Nvfp4Sticky, FirstBlockScale) {
   EXPECT_EQ(nvfp4_sticky::next_scale(0, 1e-20f, 1.0f), 1) << "never zero for what is not";
 }
 
-// The rule as it is written, in FP64 and on values: only powers of two, up to 448 and down to 2^-6.
+// The rule as stated, in FP64 and on values: only powers of two, up to 448 and down to 2^-6.
 TEST(Nvfp4Sticky, ScalesMoveByOctaves) {
   test::Draws draws(8);
   for (int i = 0; i < 200000; ++i) {
@@ -235,8 +235,8 @@ TEST(Nvfp4Sticky, CountsSaturatedBlocks) {
   for (const size_t i : {3u, 17u, 63u}) EXPECT_EQ(std::fabs(stored[i]), most);
 }
 
-// Blocks too small for a quarter of their scale are rounded anew on the scale above it; the others
-// keep their codes and values.
+// Blocks too small for a quarter of their scale are rounded again with the next scale up; the
+// others keep their codes and values.
 TEST(Nvfp4Sticky, RescalesSmallBlocks) {
   test::Draws draws(10);
   constexpr int64_t kBlocks = 0x7F;
@@ -286,7 +286,7 @@ TEST(Nvfp4Sticky, RescalesOnlyWhenScalesRunOut) {
   }
 }
 
-// A step may double the weights twice: from every state that rescaling leaves, nothing is clipped.
+// A step may double the weights twice: from every state after rescaling, nothing is clipped.
 TEST(Nvfp4Sticky, FourfoldGrowthNeverClips) {
   for (uint32_t code = 1; code <= 0x6E; ++code) {
     const float amax = 4 * 6 * decode<kE4M3>(code);

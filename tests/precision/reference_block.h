@@ -1,4 +1,4 @@
-// What the tests of scaled formats share: the published input, rows stored and loaded by one lane,
+// Shared by the tests of scaled formats: the published input, rows stored and loaded by one lane,
 // Gaussian weights.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace mpt::test {
 
-// The two blocks of 16 whose encodings docs/numerics.md "FP8 block weights" and "NVFP4 weights"
-// publish.
+// The two blocks of 16 whose encodings are published in docs/numerics.md "FP8 block weights" and
+// "NVFP4 weights".
 inline std::vector<float> two_blocks() {
   std::vector<float> x(32);
   for (int i = 0; i < 16; ++i) {
@@ -25,7 +25,7 @@ inline std::vector<float> two_blocks() {
   return x;
 }
 
-// Row 0, of at most an update block, by one lane.
+// Stores row 0, of at most an update block, by one lane.
 template <class Codec>
 void store_row(const Codec& codec, const std::vector<float>& x, const DitherSource& source = {}) {
   float values[kUpdateBlock] = {};
@@ -62,7 +62,7 @@ inline HostMatrix gaussian(int64_t rows, int64_t cols) {
   return x;
 }
 
-// Root mean square of what encoding does to a million normal values, relative to theirs.
+// Root mean square of the encoding error of a million normal values, relative to theirs.
 inline double gaussian_error(const WeightEncoding& encoding) {
   constexpr int64_t kRows = 1024, kCols = 1024;
   static const HostMatrix source = gaussian(kRows, kCols);

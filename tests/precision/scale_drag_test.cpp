@@ -1,6 +1,6 @@
-// Scale drag: how far weights that are never updated move because a neighbour under the same scale
-// does (docs/numerics.md "Scale drag"). The published bounds of the default modes, and that the
-// literal modes miss them.
+// Scale drag: movement of weights that are never updated because a neighbor under the same scale
+// moves (docs/numerics.md "Scale drag"). The published bounds of the default modes, and that the
+// literal modes exceed them.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -22,16 +22,16 @@ struct Experiment {
   bool walk = false;  // else growth
 };
 
-// How the largest element of every block moves: 0.1 % a step for 100 steps, or 1 % up or down for
-// 400.
+// Movement of the largest element of every block: 0.1 % per step for 100 steps, or 1 % up or down
+// for 400.
 struct Schedule {
   int steps;
   double step;
 };
 
 // Gaussian weights; in every step all blocks are decoded, the largest element of each is set to its
-// own course in FP64, and all are encoded. The factor by which all other elements have grown: their
-// projection on what they were after the first encoding.
+// own course in FP64, and all are encoded. Returns the factor by which all other elements have
+// grown: their projection on their values after the first encoding.
 double gain(const Experiment& experiment) {
   const Schedule schedule = experiment.walk ? Schedule{400, 0.01} : Schedule{100, 0.001};
   const WeightEncoding& encoding = experiment.encoding;
@@ -80,7 +80,7 @@ double gain(const Experiment& experiment) {
     ops->rescale(weights.view());
   }
   ops->decode(weights.view(), x);
-  // The moving elements count for nothing.
+  // Excludes the moving elements.
   for (const int64_t i : largest) values[i] = first.view().as<float>()[i] = 0;
   double before = 0, after = 0;
   for (int64_t i = 0; i < kDragRows * kCols; ++i) {
@@ -117,8 +117,8 @@ TEST(ScaleDrag, OctavesKeepNvfp4Weights) {
   }
 }
 
-// Scales with a new mantissa each step carry the weights along: 100 steps of 0.1 % are 10.5 %, of
-// which the others follow nearly all.
+// Scales with a new mantissa each step carry the weights along: 100 steps of 0.1 % are 10.5 %,
+// which the others follow almost fully.
 TEST(ScaleDrag, LiteralScalesDrag) {
   EXPECT_GT(gain({.encoding = fp8(Fp8ScaleMode::kFp16)}), 1.09);
   EXPECT_GT(gain({.encoding = nvfp4(Nvfp4ScaleMode::kLive)}), 1.09);

@@ -1,5 +1,5 @@
-// Whether tests cover all that they can (`scripts/test.sh --all`), or a part that finds nearly as much in a tenth of
-// the time: CONTRIBUTING.md "Tests" lists what each leaves out by default.
+// Whether to run all test cases (`scripts/test.sh --all`), or a part that finds nearly as much in a
+// tenth of the time: CONTRIBUTING.md "Tests" lists what each test omits by default.
 #pragma once
 
 #include <cstdlib>

@@ -45,7 +45,7 @@ struct Instruction {
   int reg, rm, vvvv;
   bool memory;
   int64_t length;
-  uintptr_t address = 0;  // of memory operands: base and displacement
+  uintptr_t address = 0;  // for memory operands: base and displacement
   int64_t stride = 0;     // index times scale
 };
 

@@ -1,10 +1,10 @@
-// Runs code with AMX instructions on a processor that has none: it takes the signal of each and
-// does what Intel's Software Developer's Manual says the instruction does. LDTILECFG, TILERELEASE,
+// Runs code with AMX instructions on a processor that lacks them: catches the signal of each
+// instruction and does what Intel's Software Developer's Manual specifies. LDTILECFG, TILERELEASE,
 // TILEZERO, TILELOADD, TILESTORED and TDPBF16PS; anything else ends the process.
 //
 //   const AmxEmulator emulator;   // while it exists, in all threads
 //   code_with_amx();
-//   emulator.products();          // TDPBF16PS that were met
+//   emulator.products();          // TDPBF16PS executed
 #pragma once
 
 #include <csignal>

@@ -1,6 +1,6 @@
-// How processors sum products of BF16 numbers, by Intel's Software Developer's Manual: VDPBF16PS
-// and TDPBF16PS. Both take numbers below the normal ones for zero and give zero for them, round to
-// nearest, and fuse each product with its addition.
+// Models how processors sum products of BF16 numbers, by Intel's Software Developer's Manual:
+// VDPBF16PS and TDPBF16PS. Both flush subnormal inputs and results to zero, round to nearest, and
+// fuse each product with its addition.
 #pragma once
 
 #include <bit>
@@ -18,13 +18,14 @@ inline float flushed_fma(float a, float b, float c) {
 }
 inline float flushed_sum(float a, float b) { return flushed(flushed(a) + flushed(b)); }
 
-// A lane of VDPBF16PS: the second product of the pair first.
+// One lane of VDPBF16PS: the second product of the pair is added first.
 inline float vdpbf16ps(float sum, const uint16_t (&a)[2], const uint16_t (&b)[2]) {
   sum = flushed_fma(value_of_bf16(a[1]), value_of_bf16(b[1]), sum);
   return flushed_fma(value_of_bf16(a[0]), value_of_bf16(b[0]), sum);
 }
 
-// An element of TDPBF16PS: even and odd terms apart, each from zero, and their sum to `sum`.
+// One element of TDPBF16PS: even and odd terms are summed separately, each from zero, and their sum
+// is added to `sum`.
 inline float tdpbf16ps(float sum, std::span<const uint16_t> a, std::span<const uint16_t> b) {
   float even = 0, odd = 0;
   for (size_t i = 0; i + 1 < a.size(); i += 2) {

@@ -1,4 +1,4 @@
-// Captures log messages while it lives, from warnings up or from another level.
+// Captures log messages during its lifetime, from level warning or another level.
 #pragma once
 
 #include <memory>

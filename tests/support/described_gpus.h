@@ -1,4 +1,4 @@
-// GPUs as cuDNN takes a description of them, by published figures.
+// GPU descriptions in cuDNN's format, from published figures.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@ struct PublishedGpu {
   int multiprocessors;
   int clock_mhz, memory_clock_mhz;
   int64_t memory_bytes, l2_bytes;
-  int shared_bytes;  // most of a block
+  int shared_bytes;  // maximum per block
 };
 
 inline void PrintTo(const PublishedGpu& gpu, std::ostream* out) { *out << gpu.name; }
 
-// NVIDIA's data sheets and the tables of the CUDA programming guide.
+// From NVIDIA's data sheets and the tables of the CUDA programming guide.
 inline constexpr std::array kPublishedGpus{PublishedGpu{.name = "NVIDIA A100-SXM4-80GB",
                                                         .capability = 80,
                                                         .multiprocessors = 108,
@@ -48,7 +48,7 @@ inline constexpr std::array kPublishedGpus{PublishedGpu{.name = "NVIDIA A100-SXM
                                                         .l2_bytes = int64_t{126} << 20,
                                                         .shared_bytes = 227 << 10}};
 
-// Whatever is not named differs between none of them.
+// Fields not listed are the same for all of them.
 inline DescribedGpu described(const PublishedGpu& gpu) {
   return {
       .capability = gpu.capability,

@@ -1,4 +1,4 @@
-// Reproducible random numbers for property tests: the same on every standard library.
+// Reproducible random numbers for property tests, identical on every standard library.
 #pragma once
 
 #include <cmath>
@@ -13,13 +13,13 @@ class Draws {
   explicit Draws(uint64_t seed) : counter_{seed, 0xFFFF, 0, 0, kSyntheticStream} {}
 
   uint32_t word() { return counter_.word(next_++); }
-  // In [low, high).
+  // Uniform in [low, high).
   double uniform(double low, double high) {
     return low + (high - low) * (double(word()) * 0x1p-32);
   }
   int64_t index(int64_t count) { return int64_t(uint64_t{word()} * uint64_t(count) >> 32); }
   bool coin() { return (word() & 1u) != 0; }
-  // Either sign; magnitudes are spread evenly over the binades 2^low .. 2^high.
+  // Either sign; magnitudes spread evenly over the binades 2^low .. 2^high.
   float signed_binades(double low, double high) {
     const double magnitude = std::exp2(uniform(low, high));
     return float(coin() ? magnitude : -magnitude);

@@ -1,14 +1,15 @@
-// A CUDA driver that has no GPU but loads code: as libcuda.so.1, under which cuDNN looks for it.
+// A CUDA driver without a GPU that can load code: built as libcuda.so.1, the name under which cuDNN
+// looks for it.
 //
 // cuDNN builds a plan for a GPU that is described to it (device/cuda/sdpa_graph.h), compiles the
-// plan's kernel and hands that to the driver, which is all that it asks for. Every other call
-// fails, as without a GPU. A test links this library: what is loaded is what dlopen() gives.
+// plan's kernel and hands that to the driver; it asks for nothing else. Every other call fails, as
+// without a GPU. A test links this library, so that dlopen() returns it.
 
 namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kStubLibrary = 34;  // CUDA_ERROR_STUB_LIBRARY
-constexpr int kVersion = 13000;   // at least that of the toolkit that cuDNN was built with
+constexpr int kVersion = 13000;   // at least that of the toolkit with which cuDNN was built
 
 int handed_out(void** handle) {
   static char object;
@@ -22,10 +23,10 @@ int set(int* value, int to) {
 
 }  // namespace
 
-// Says to a test that this library is the driver.
+// Shows a test that this library is the driver.
 extern "C" int driver_stub_is_loaded() { return 1; }
 
-// --- what succeeds -------------------------------------------------------------------------------
+// --- calls that succeed --------------------------------------------------------------------------
 
 extern "C" {
 int cuDriverGetVersion(int* version) { return set(version, kVersion); }
@@ -47,7 +48,7 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks) { return set(blocks
 int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks) { return set(blocks, 1); }
 }
 
-// --- what is looked up and fails -----------------------------------------------------------------
+// --- calls that are looked up and fail -----------------------------------------------------------
 
 #define MPT_FAILS(name) \
   extern "C" int name() { return kStubLibrary; }

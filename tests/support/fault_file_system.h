@@ -1,15 +1,14 @@
-// A file system that fails at a chosen operation, and one that loses power, dropping what was not
-// synced.
+// A file system that fails at a chosen operation, and one that loses power, dropping unsynced data.
 //
 // Every call that changes something counts as one mutation, from 1. The chosen one throws Error,
 // with
 //   kError        no effect; later calls work                      (transient fault, full disk)
 //   kShortWrite   an append writes half of its bytes; later calls work
 //   kStop         no effect, and every later call fails            (the process was killed)
-//   kStopShort    as kStop, but an append writes half of its bytes (killed within a write)
+//   kStopShort    like kStop, but an append writes half its bytes  (killed during a write)
 // Thread-safe; with several threads, any of them may make the chosen mutation. Syncs are only
-// recorded, so a test may make thousands. drop_unsynced() changes the directory to what a power cut
-// may leave.
+// recorded, so a test may make thousands. drop_unsynced() changes the directory to a state that a
+// power cut may leave.
 #pragma once
 
 #include <functional>
@@ -66,7 +65,7 @@ class FaultFileSystem final : public FileSystem {
     before_sync_ = std::move(call);
   }
 
-  // Called before each look at files and directories that changes nothing, in the looking thread.
+  // Called before each non-modifying access to files and directories, in the accessing thread.
   void before_look(std::function<void()> call) { before_look_ = std::move(call); }
 
   // Called before a directory is removed, in the removing thread; may throw Error.
@@ -199,7 +198,7 @@ class FaultFileSystem final : public FileSystem {
   };
   struct Rename {
     std::string from, to;
-    std::optional<std::string> replaced;  // content of the replaced file
+    std::optional<std::string> replaced;  // contents of the replaced file
   };
 
   class File final : public WritableFile {
@@ -257,7 +256,7 @@ class FaultFileSystem final : public FileSystem {
     move_entries(rename.to, rename.from);
     if (rename.replaced) base_.create(rename.to)->append(bytes_of(*rename.replaced));
   }
-  // Renaming a directory moves its content.
+  // Renaming a directory moves its contents.
   void move_entries(const std::string& from, const std::string& to) {
     std::map<std::string, Entry> moved;
     for (const auto& [path, entry] : entries_) {

@@ -1,4 +1,4 @@
-// Files and texts as tests look at them.
+// Files and texts, as tests read them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// How often `text` has `part`.
+// Returns the number of occurrences of `part` in `text`.
 inline int64_t count(const std::string& text, const std::string& part) {
   int64_t found = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;

@@ -11,7 +11,7 @@
 
 namespace mpt::test {
 
-// The arguments, each ended by a zero byte; empty if the process has ended.
+// The arguments, each terminated by a zero byte; empty if the process has ended.
 inline std::string command_line_of(const std::filesystem::path& process) {
   const int file = ::open((process / "cmdline").c_str(), O_RDONLY | O_CLOEXEC);
   std::string line(1 << 16, '\0');

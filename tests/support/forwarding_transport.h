@@ -1,11 +1,11 @@
 // Forwards to another transport: a base for decorators, and for a Communicator over a transport it
-// does not own, such as those of ranks that are threads.
+// does not own, such as that of a rank thread.
 #pragma once
 
 #include <functional>
 #include <string>
 
-#include "comm/transport.h"
+#include "ranks/transport.h"
 
 namespace mpt::test {
 

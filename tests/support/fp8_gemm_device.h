@@ -1,8 +1,8 @@
-// The CPU with FP8 GEMMs that accept only the layout of a GPU: operands in rows of k, aligned as
+// A CPU device whose FP8 GEMMs accept only a GPU's layout: operands in rows of k, aligned as
 // cuBLASLt requires.
 //
-// Sums are made by the CPU backend, whose order depends on the layout of operands, or in the order
-// of k.
+// Sums are computed by the CPU backend, whose order depends on the layout of operands, or in the
+// order of k.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ enum class Fp8Sums : uint8_t { kOfBackend, kInOrder };
 struct Fp8GemmOptions {
   Fp8Layout layout = Fp8Layout::kAny;
   Fp8Sums sums = Fp8Sums::kOfBackend;
-  std::vector<GemmCall>* calls = nullptr;  // takes all that are run, if not null
+  std::vector<GemmCall>* calls = nullptr;  // receives all executed calls, if not null
 };
 
 class Fp8Gemm final : public Gemm {
@@ -109,7 +109,7 @@ class Fp8GemmDevice final : public ForwardingDevice {
   Fp8Gemm gemm_;
 };
 
-// The CPU with such FP8 GEMMs.
+// A CPU device with such FP8 GEMMs.
 inline std::unique_ptr<Device> make_cpu_device_with(const Fp8GemmOptions& fp8, int threads) {
   return std::make_unique<Fp8GemmDevice>(make_cpu_device(threads), fp8);
 }

@@ -10,7 +10,7 @@
 
 namespace mpt::test {
 
-// The system chooses the port; it is closed again at once.
+// The system chooses the port; it is closed again immediately.
 inline int free_port() {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in any{};

@@ -34,7 +34,7 @@ class HostEncoded {
   }
 
  private:
-  // Shapes and types as the program allocates them.
+  // Shapes and types as allocated by the program.
   static EncodedTensor logical_pieces(const WeightEncoding& encoding, Shape shape) {
     PlanningAllocator plan;
     return allocate_encoded(encoding, {shape.rows, shape.cols, shape.rows, shape.cols},

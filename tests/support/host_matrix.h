@@ -1,7 +1,7 @@
-// A matrix that owns host memory, zeros at first, with optional padding between rows. Values are
-// read and written as fp32 or bf16, bits of any type.
+// A matrix that owns host memory, initially zero, with optional padding between rows. Values are
+// read and written as fp32 or bf16, bits as any type.
 //
-// Padding is filled with a pattern, so that writes outside the logical elements are detected.
+// Padding is filled with a pattern, so writes outside the logical elements are detected.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class HostMatrix {
   [[nodiscard]] float at(int64_t row, int64_t col) const {
     return view_.dtype == DType::kF32 ? read<float>(row, col) : to_float(read<bf16>(row, col));
   }
-  // The stored bits, 32, 16 or 8 of them.
+  // The stored bits: 32, 16 or 8.
   [[nodiscard]] uint32_t bits(int64_t row, int64_t col) const {
     switch (size_of(view_.dtype)) {
       case 1:

@@ -1,4 +1,4 @@
-// An Exec that runs update blocks by the lanes of a lockstep group, rows and elements by one lane.
+// An Exec that runs update blocks on the lanes of a lockstep group, rows and elements on one lane.
 #pragma once
 
 #include "device/exec.h"

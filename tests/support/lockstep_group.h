@@ -1,6 +1,6 @@
 // Emulates groups of a GPU on the host: the lanes of a group are threads that meet in reduce_max().
 //
-//   run_lockstep<32>(blocks, f)   f(group, block) for every block, by 32 lanes, as exec.blocks()
+//   run_lockstep<32>(blocks, f)   f(group, block) for every block, by 32 lanes, like exec.blocks()
 //
 // A formula that gives the same bits here and with SerialGroup depends neither on the number of
 // lanes nor on which lane owns an element.

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/communicator.h"
+#include "ranks/communicator.h"
 #include "support/forwarding_transport.h"
 #include "support/host_memory_device.h"
 #include "support/thread_ranks.h"
@@ -15,8 +15,8 @@ class RankThreads {
  public:
   explicit RankThreads(int64_t size) : size_(size) {}
 
-  // Runs `work` for every rank and waits for all. If a rank throws, calls of the others throw too;
-  // rethrows the exception of the first rank to fail.
+  // Runs `work` for every rank and waits for all. If a rank throws, the calls of the others throw
+  // too; rethrows the exception of the first rank to fail.
   void run(const std::function<void(Communicator&)>& work) const {
     run_ranks(size_, [&](Transport& transport) {
       HostMemoryDevice device;

@@ -22,8 +22,8 @@
 
 namespace mpt::test {
 
-// Settings Open MPI (4 and 5) needs where tests run: as root, in containers, with fewer cores than
-// ranks. Ranks share cores, so each has one thread and is not bound.
+// Settings that Open MPI (4 and 5) needs where tests run: as root, in containers, with fewer cores
+// than ranks. Ranks share cores, so each has one thread and is not bound.
 inline std::map<std::string, std::string> ranks_environment() {
   return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
@@ -41,8 +41,8 @@ inline std::map<std::string, std::string> ranks_environment() {
           {"ASAN_OPTIONS", "detect_leaks=0"}};  // MPI keeps some memory until the process ends
 }
 
-// Every rank runs options.program; options.env is added to what the ranks need. The exit code is
-// that of mpirun: the first failed rank's, or 128 plus a signal.
+// Every rank runs options.program; options.env is added to the environment of the ranks. The exit
+// code is mpirun's: the first failed rank's, or 128 plus a signal.
 inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args,
                                        RunOptions options = {}) {
   args.insert(args.begin(), {"-np", std::to_string(ranks), options.program});

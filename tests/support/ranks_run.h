@@ -5,16 +5,19 @@
 #include <memory>
 #include <string>
 
-#include "comm/communicator.h"
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "core/io/safetensors.h"
+#include "ranks/communicator.h"
 #include "support/forwarding_transport.h"
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt::test {
 
-// What each rank of a run owns, made in its own thread.
+// Objects that each rank of a run owns, made in its own thread.
 struct RankOfRun {
   Transport& transport;
   std::unique_ptr<Device> device;
@@ -22,7 +25,7 @@ struct RankOfRun {
                      *device};
 };
 
-// Runs `work` on that many ranks; throws the first failure.
+// Runs `work` on `ranks` ranks; throws the first failure.
 inline void on_ranks(const RunConfig& config, int64_t ranks,
                      const std::function<void(RankOfRun&)>& work) {
   run_ranks(ranks, [&](Transport& transport) {
@@ -42,7 +45,7 @@ inline void train_rank(RankOfRun& rank, const RunConfig& config, const std::stri
   });
 }
 
-// Trains all ranks. One rank: without any of this.
+// Trains all ranks. A single rank needs none of this.
 inline void train_on(int64_t ranks, const RunConfig& config, const std::string& from = "",
                      FileSystem& fs = posix_file_system()) {
   if (ranks == 1) return train(config, from, fs);

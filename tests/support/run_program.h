@@ -1,4 +1,4 @@
-// Runs the built program as a user does and captures its output.
+// Runs the built program like a user and captures its output.
 //
 //   const ProgramResult result = run_program({"schema"});
 //   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -124,7 +124,7 @@ inline ProgramResult run_program(std::vector<std::string> args, const RunOptions
   const pid_t child = ::fork();
   check(child >= 0, "no process: errno {}", errno);
   if (child == 0) become(argv, envp, options.cwd, out, err);
-  ::setpgid(child, child);  // in parent and child, so that it is set whichever runs first
+  ::setpgid(child, child);  // in parent and child, so it is set whichever runs first
   ::close(out.write_end);
   ::close(err.write_end);
   ProgramResult result;

@@ -1,4 +1,4 @@
-// The numbers of tensors in safetensors files.
+// Numbers in tensors of safetensors files.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ std::vector<T> stored_values(const SafetensorsReader& file, const SafetensorsRea
   return values;
 }
 
-// Of a tensor in FP32 or BF16.
+// Values of a tensor in FP32 or BF16.
 inline std::vector<float> file_values(const SafetensorsReader& file, const std::string& name) {
   const auto& entry = file.at(name);
   if (entry.type == StoredType::kF32) return stored_values<float>(file, entry);

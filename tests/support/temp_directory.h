@@ -1,4 +1,4 @@
-// A temporary directory, removed with its content at the end of the test.
+// A temporary directory, removed with its contents at the end of the test.
 //
 // TempDirectory in(memory_directory()) keeps thousands of small files off the disk.
 #pragma once

@@ -11,8 +11,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/transport.h"
 #include "core/check.h"
+#include "ranks/transport.h"
+#include "ranks/transport_checks.h"
 
 namespace mpt {
 namespace {
@@ -37,7 +38,7 @@ void copy_bytes(const std::byte* from, int64_t bytes, std::byte* to) {
 
 }  // namespace
 
-// A barrier that all ranks pass twice per call: before reading the others' data, and after.
+// A barrier that all ranks pass twice per call: before reading the others' data, and afterwards.
 class ThreadRanks::Meeting {
  public:
   Meeting(int64_t ranks, ThreadRanksOptions options)
@@ -57,7 +58,7 @@ class ThreadRanks::Meeting {
     made_[size_t(rank)] = true;
   }
 
-  // What each rank came with. It stays there until this one has come to done(), which it must.
+  // Returns the call of each rank. They remain valid until this rank calls done(), which it must.
   std::span<const Call> come(int64_t rank, Call call) {
     std::unique_lock lock(mutex_);
     throw_failure();
@@ -71,7 +72,7 @@ class ThreadRanks::Meeting {
     throw_failure();
     return calls_;
   }
-  // Whatever else fails meanwhile: nobody's data may go while another reads it.
+  // Call whatever else fails: no rank's data may be freed while another reads it.
   void done() {
     std::unique_lock lock(mutex_);
     const int64_t meeting = meetings_;
@@ -142,7 +143,7 @@ class ThreadRanks::Meeting {
   std::condition_variable changed_;
   std::vector<Call> calls_;
   std::vector<bool> here_, left_, made_;
-  int64_t meetings_ = 0;  // counts twice for each call: when all have come, when all are done
+  int64_t meetings_ = 0;  // two per call: when all have arrived, when all are done
   int64_t done_ = 0;
   std::exception_ptr failure_;
 };
@@ -179,7 +180,7 @@ class ThreadRanks::Rank final : public Transport {
     sent_ += sent_by_all_gather(*this, parts);
   }
 
-  // Into a separate buffer first: other ranks read `values`.
+  // Reduces into a separate buffer first, because other ranks read `values`.
   void all_reduce_max(const Tensor& values) override {
     check_all_reduce_max(values);
     std::vector<const float*> given(static_cast<size_t>(size()));
@@ -242,7 +243,7 @@ void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main,
   ThreadRanks all(ranks, options);
   std::mutex mutex;
   std::exception_ptr first;
-  // Recorded before the others are told, so that the errors they then throw come later.
+  // Recorded before the others are notified, so the errors they then throw come later.
   const auto failed = [&](Transport& transport, const std::string& cause) {
     {
       const std::lock_guard lock(mutex);

@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/transport.h"
+#include "ranks/transport.h"
 
 namespace mpt {
 
@@ -22,7 +22,7 @@ class ThreadRanks {
   explicit ThreadRanks(int64_t ranks, ThreadRanksOptions options = {});
   ~ThreadRanks();
 
-  // The transport of a rank. Make it once per rank and use it from one thread at a time; it may
+  // The transport of a rank. Create it once per rank and use it from one thread at a time; it may
   // outlive this object. After a transport is destroyed, calls of ranks that wait for it throw
   // Error. Calls that differ between ranks throw LogicError on all of them.
   [[nodiscard]] std::unique_ptr<Transport> transport(int64_t rank);
@@ -33,8 +33,8 @@ class ThreadRanks {
   std::shared_ptr<Meeting> meeting_;
 };
 
-// Runs `rank_main` on that many threads, waits for all, and rethrows the exception of the first
-// rank to fail. Calls of other ranks fail with its message.
+// Runs `rank_main` on `ranks` threads, waits for all, and rethrows the exception of the first rank
+// to fail. Calls of other ranks fail with its message.
 void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main,
                ThreadRanksOptions options = {});
 

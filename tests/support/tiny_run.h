@@ -1,13 +1,16 @@
-// Runs of milliseconds: a config of a few thousand parameters over small shards of unequal sizes.
+// Runs that take milliseconds: a config of a few thousand parameters over small shards of unequal
+// sizes.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "config/run_config_json.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "core/io/safetensors.h"
+#include "data/document_index.h"
 #include "data/token_shard.h"
-#include "data/token_stream.h"
 #include "device/device.h"
 #include "support/draws.h"
 #include "support/stored_values.h"
@@ -31,12 +34,12 @@ inline void write_random_shard(const std::string& path, int64_t tokens, uint64_t
   write_document_index(index_path_of(path), starts, tokens);
 }
 
-// Overrides: rows of several documents that do not see each other.
+// Overrides for rows of several documents that do not see each other.
 inline const std::vector<std::string> kDocumentOverrides{"data.attention=document",
                                                          "data.packing=best_fit"};
 
-// Three training shards of unequal sizes, 890 tokens in all: 55 sequences of 16 per epoch, a little
-// over 9 steps of 6.
+// Writes three training shards of unequal sizes, 890 tokens in total: 55 sequences of 16 per epoch,
+// a little over 9 steps of 6.
 inline void write_tiny_data(const std::string& directory) {
   write_random_shard(directory + "/train_0.bin", 301, 1);
   write_random_shard(directory + "/train_1.bin", 77, 2);
@@ -62,7 +65,7 @@ inline std::string tiny_config_text(const std::string& directory, const std::str
                      directory, name, kTinySteps);
 }
 
-// Overrides: a model with every way in which LLaMAs differ.
+// Overrides for a model that uses every variation of LLaMAs.
 inline const std::vector<std::string> kFamilyOverrides{
     "model.num_key_value_heads=2",        "model.head_dim=16",
     "model.tie_word_embeddings=true",     "model.qk_norm=true",
@@ -98,13 +101,13 @@ inline std::string checkpoint_path(const RunConfig& config, int64_t step) {
   return fmt::format("{}/step_{:08}", checkpoint_directory(config), step);
 }
 
-// The bytes of every weight and state at a step.
+// Bytes of every weight and state at a step.
 inline std::string tensors_at(const RunConfig& config, int64_t step) {
   return posix_file_system().read_file(checkpoint_path(config, step) +
                                        "/rank_00000_of_00001.safetensors");
 }
 
-// A tensor in FP32 or BF16 that a single rank saved.
+// Values of an FP32 or BF16 tensor saved by a single rank.
 inline std::vector<float> saved_values(const RunConfig& config, int64_t step,
                                        const std::string& name) {
   const SafetensorsReader file(posix_file_system(),
@@ -112,7 +115,7 @@ inline std::vector<float> saved_values(const RunConfig& config, int64_t step,
   return file_values(file, name);
 }
 
-// The metrics without values that depend on a clock.
+// The metrics without the values that depend on a clock.
 inline std::string metrics_of(const RunConfig& config) {
   std::string text;
   for (auto& [step, record] : read_metrics(posix_file_system(), metrics_path(config))) {

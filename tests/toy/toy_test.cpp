@@ -1,4 +1,5 @@
-// The matrix-fitting diagnostic: what each rule can and cannot do, gradients, files, bad options.
+// The matrix-fitting diagnostic: capabilities and limits of each rule, gradients, files, bad
+// options.
 #include "toy/toy.h"
 
 #include <cmath>
@@ -90,7 +91,7 @@ TEST(ToyLoss, GradientsAreDifferencesOfTheLoss) {
           gradient(weights.size());
       toy_gradient<double>(problem, loss, shares, weights, gradient);
       for (size_t i = 0; i < weights.size(); i += 127) {
-        // alone in the sum, else its share of the loss drowns in rounding
+        // only this entry in the sum, since its share of the loss would otherwise drown in rounding
         std::vector<float> only(shares.size(), 0.0f);
         only[i] = shares[i];
         std::vector<double> alone(weights.size());
@@ -163,7 +164,7 @@ TEST(ToyUpdate, IsTheFormula) {
 }
 
 TEST(ToyFit, WeightsAreRoundedToTheirFormat) {
-  // One step of one rate: the loss of weights rounded to BF16 differs from that of FP32 ones.
+  // One step at one rate: the loss of weights rounded to BF16 differs from that of FP32 ones.
   ToyFitOptions options{
       .regime = ToyRegime::kSignFlip, .steps = 1, .points = 1, .rate = 8, .seed = 1};
   const ToyProblem problem = make_toy_problem(options.regime, options.seed);
@@ -200,8 +201,8 @@ TEST(ToyFit, ADivergedRateIsRecorded) {
 // --- acceptance ----------------------------------------------------------------------------------
 
 // The rates around the best ones of a sweep over 2^-12 .. 2^24, for a batch of 4096 and 1000 steps.
-// Of small weights, 2^6 is at the edge: it diverges where an entry far out in the tail of the
-// targets is drawn three times in an early step, as for seed 1 and not for seed 2.
+// For small weights, 2^6 is at the edge: it diverges if an entry far out in the tail of the targets
+// is drawn three times in an early step, as for seed 1 but not for seed 2.
 const ToySweep& acceptance_sweep() {
   static const ToySweep sweep = ToySweep::run({.log2_rate_from = 5, .log2_rate_to = 10, .seed = 2});
   return sweep;
@@ -221,7 +222,7 @@ TEST(ToyAcceptance, MultiplicativeNeverChangesASignAndNeverLeavesZero) {
       acceptance_sweep().best(ToyRegime::kZeroRevival, ToyRule::kMultiplicative);
   EXPECT_EQ(revival->final_loss(), 1);
   EXPECT_EQ(revival->sum(&ToyFit::zeros_at_end), 4096);
-  // and it stays where the sign is wrong: |d| >= 1
+  // and it stays there if the sign is wrong: |d| >= 1
   EXPECT_GE(acceptance_sweep().best(ToyRegime::kSignFlip, ToyRule::kMultiplicative)->final_loss(),
             1);
 }
@@ -247,7 +248,7 @@ TEST(ToyAcceptance, OneSharedRateOfMPlusAdamMeetsTunedAdditiveStepsAndBeatsThemW
       4096);
 }
 
-// What stalls additive steps on large weights is the storage: in FP32 they go on.
+// Additive steps on large weights stall because of the storage: in FP32 they continue.
 TEST(ToyAcceptance, AdditiveStepsOnLargeWeightsStallForBF16) {
   ToyFitOptions options{.regime = ToyRegime::kLarge, .rule = ToyRule::kAdditive, .rate = 0x1p8};
   const double rounded = fit_toy(options).losses.back();
@@ -271,7 +272,7 @@ TEST(ToyAcceptance, TheFrobeniusReadingFitsToo) {
   EXPECT_LT(revival->final_loss(), revival->initial_loss() / 10);
 }
 
-// --- the sweep and its files ---------------------------------------------------------------------
+// --- sweep and its files -------------------------------------------------------------------------
 
 ToyOptions quick(const std::string& output) {
   return {.output = output,

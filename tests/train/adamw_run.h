@@ -1,4 +1,4 @@
-// Runs with AdamW in FP32, whose every update can be recomputed in FP64 from their checkpoints.
+// AdamW runs in FP32, whose every update can be recomputed in FP64 from their checkpoints.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace mpt::test {
 
-// With a checkpoint after each step (tiny_run.h).
+// Saves a checkpoint after each step (tiny_run.h).
 inline const std::vector<std::string> kAdamWRun{"optimizer.rule=adamw",
                                                 "optimizer.lr_multiplicative=null",
                                                 "optimizer.lr_additive=0.01",
@@ -36,7 +36,8 @@ inline double adamw_run_rate(int64_t step) {
   return kPeak * (kFinal + (1 - kFinal) * 0.5 * (1 + std::cos(std::numbers::pi * covered)));
 }
 
-// That the weights moved from `step` - 1 to `step` as by the `update`-th update of their moments.
+// Expects the move of the weights from `step` - 1 to `step` to be the `update`-th update of their
+// moments.
 inline void expect_adamw_update(const RunConfig& run, int64_t step, int64_t update) {
   const double rate = adamw_run_rate(step), correction1 = 1 - std::pow(0.5, double(update)),
                correction2 = 1 - std::pow(0.75, double(update));

@@ -1,6 +1,6 @@
 // Runs interrupted at any moment, in any way, and resumed until they finish: every time the last
-// committed checkpoint is valid, only the steps since are lost, and the final state is that of an
-// uninterrupted run, to the bit.
+// committed checkpoint is valid, only the steps since are lost, and the final state is
+// bit-identical to that of an uninterrupted run.
 //
 //   MPT_CRASHES=300 mpt_train_tests --gtest_filter='CrashCampaign.*'
 //                                                the whole campaign; fewer crashes by default
@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_paths.h"
 #include "support/fault_file_system.h"
 #include "support/find_processes.h"
 #include "support/ranks_program.h"
@@ -31,7 +33,7 @@ const std::vector<std::string> kOverrides{"checkpoint.every_steps=2",    "checkp
                                           "precision.weights=block_fp8", "precision.compute=fp8",
                                           "precision.fp8_history=3"};
 
-// Steps of a run: many where most of its time would else be the start of processes.
+// Steps of a run: many if most of its time would otherwise be spent starting processes.
 constexpr int64_t kShort = 12, kLong = 100;
 
 RunConfig config_of(const std::string& directory, const std::string& name, int64_t steps) {
@@ -40,19 +42,19 @@ RunConfig config_of(const std::string& directory, const std::string& name, int64
   return tiny_config(directory, name, overrides);
 }
 
-// What the uninterrupted run left, for as many ranks.
+// Output of the uninterrupted run with the same number of ranks.
 struct Reference {
   std::string state, metrics;
 };
 
-// The newest checkpoint that looks committed; 0 if there is none.
+// Returns the newest checkpoint that looks committed; 0 if none.
 int64_t newest_committed(const RunConfig& config) {
   const std::vector<CheckpointInfo> all =
       CheckpointStore(posix_file_system(), checkpoint_directory(config), {}).list();
   return all.empty() ? 0 : all.back().step;
 }
 
-// The last step that metrics.jsonl tells of; 0 if there is none.
+// Returns the last step recorded in metrics.jsonl; 0 if none.
 int64_t last_step_logged(const RunConfig& config) {
   if (!posix_file_system().exists(metrics_path(config))) return 0;
   const MetricsLog whole_lines(posix_file_system(), metrics_path(config));  // cuts off a torn one
@@ -60,7 +62,7 @@ int64_t last_step_logged(const RunConfig& config) {
   return records.empty() ? 0 : records.rbegin()->first;
 }
 
-// What looks committed is good, whatever happened.
+// A checkpoint that looks committed is good, whatever happened.
 void expect_newest_is_good(const RunConfig& config) {
   const CheckpointStore store(posix_file_system(), checkpoint_directory(config), {});
   const std::vector<CheckpointInfo> all = store.list();
@@ -87,7 +89,7 @@ class Faults : public testing::TestWithParam<int64_t> {
     train_on(GetParam(), whole);
     return {state_at(whole, kShort), metrics_of(whole)};
   }
-  // Goes on from the newest good checkpoint, or starts.
+  // Resumes from the newest good checkpoint, or starts.
   void go_on(const RunConfig& config, FileSystem& fs) const {
     const CheckpointStore store(posix_file_system(), checkpoint_directory(config), {});
     train_on(GetParam(), config, store.latest_good().value_or(""), fs);
@@ -128,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(CrashCampaign, Faults, testing::Values(1, 2, 3), [](con
   return fmt::format("ranks{}", instance.param);
 });
 
-// --- processes that are killed -------------------------------------------------------------------
+// --- killed processes ----------------------------------------------------------------------------
 
 enum class Blow {
   kKillOneRank,
@@ -151,8 +153,8 @@ void strike(Blow blow, const std::string& run, Draws& draws) {
 
 struct Campaign {
   int blows = 0;       // that ended a run before it was done
-  int stops = 0;       // of them with exit code 75, saved
-  int64_t lost = 0;    // steps that had to be made again
+  int stops = 0;       // those with exit code 75, saved
+  int64_t lost = 0;    // steps that had to be repeated
   double longest = 0;  // seconds from a blow to the end of all processes
   std::array<int, kBlows> by_kind{};
 };
@@ -178,7 +180,7 @@ class Kills : public testing::TestWithParam<int> {
     return config_of(directory_.path(), name, kLong);
   }
 
-  // Starts the run, strikes after `delay` seconds, and takes note of what became of it.
+  // Starts the run, strikes after `delay` seconds, and records the outcome.
   bool break_off(const std::string& name, Blow blow, double delay, Draws& draws,
                  Campaign& campaign) const {
     auto running = std::async(std::launch::async, [&] { return train_to_end(name); });

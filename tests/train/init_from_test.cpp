@@ -1,16 +1,19 @@
-// train.init_from: a run that starts from stored weights is the run that would have drawn them, bit
-// for bit, in every format and on any number of ranks; what does not fit is refused.
+// train.init_from: a run that starts from stored weights is, bit for bit, the run that would have
+// drawn them, in every format and on any number of ranks; anything that does not fit is refused.
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_paths.h"
 #include "data/manifest.h"
-#include "inference/model_checkpoint.h"
-#include "inference/weights_checkpoint.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/files.h"
+#include "support/model_checkpoint.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 #include "train/initial_weights.h"
+#include "weights/convert.h"
+#include "weights/weights_checkpoint.h"
 
 namespace mpt::test {
 namespace {
@@ -23,7 +26,7 @@ class InitFrom : public testing::Test {
     write_tiny_data(directory_.path());
     write_drawn_weights();
   }
-  // A checkpoint of the FP32 values that runs of seed 7 draw.
+  // Writes a checkpoint of the FP32 values that runs of seed 7 draw.
   void write_drawn_weights() const {
     const RunConfig run = config("drawn");
     const auto device = make_cpu_device(1);
@@ -38,7 +41,8 @@ class InitFrom : public testing::Test {
       values[named.name] = values_of(*device, named.tensor);
     write_model_checkpoint(source_, {.model = run.model, .weights = values});
   }
-  // A checkpoint of the source's weights as import makes it of a model whose texts begin with BOS.
+  // Writes a checkpoint of the source's weights, as imported from a model whose texts begin with
+  // BOS.
   void write_weights_checkpoint_with_bos(const std::string& output) const {
     const SavedWeights saved = find_saved_weights(disk, source_);
     const auto device = make_cpu_device(1);
@@ -116,7 +120,7 @@ TEST_F(InitFrom, TheSameOnAnyNumberOfRanks) {
   }
 }
 
-// From a run in another format: the start is its weights, decoded, as convert writes them.
+// From a run in another format: starts with its decoded weights, as written by convert.
 TEST_F(InitFrom, ARunInAnotherFormatIsASource) {
   const RunConfig first = config("first", {"precision.weights=nvfp4"});
   train(first);
@@ -135,8 +139,8 @@ TEST_F(InitFrom, ARunInAnotherFormatIsASource) {
             hash_file(disk, checkpoint_path(first, 3) + "/state.json"));
 }
 
-// Besides the order of the data and the initial weights, which are the same here, there is only
-// stochastic rounding.
+// Besides the order of the data and the initial weights, which are the same here, the seed only
+// affects stochastic rounding.
 TEST_F(InitFrom, TheSeedIsThatOfStochasticRounding) {
   std::map<std::string, int> ends;
   for (const char* const name : {"first", "again", "other"}) {
@@ -176,7 +180,7 @@ TEST_F(InitFrom, AnotherModelIsRefusedByItsKeys) {
                  "model.tie_word_embeddings is false there and true here");
 }
 
-// For a longer context, say; nothing else of the model may differ.
+// For example for a longer context; nothing else of the model may differ.
 TEST_F(InitFrom, OtherRotaryFrequenciesAreAcceptedWhenAsked) {
   const std::vector<std::string> longer{"model.rope_theta=5e5",
                                         "model.rope_scaling.rope_type=linear",
@@ -195,7 +199,7 @@ TEST_F(InitFrom, OtherRotaryFrequenciesAreAcceptedWhenAsked) {
                "train.init_from_other_rope: is true, but train.init_from is not set");
 }
 
-// It was used when the run started.
+// The permission was used when the run started.
 TEST_F(InitFrom, AResumedRunNeedsNoLeaveForOtherFrequencies) {
   const std::vector<std::string> longer{"model.rope_theta=5e5"};
   RunConfig run = started("longer", {longer.front(), "train.init_from_other_rope=true"});
@@ -203,7 +207,7 @@ TEST_F(InitFrom, AResumedRunNeedsNoLeaveForOtherFrequencies) {
   train(started("longer", longer), checkpoint_path(run, 1));
 }
 
-// The run that they are from goes on, and keeps its newest checkpoint alone.
+// Their own run continues, and keeps only its newest checkpoint.
 TEST_F(InitFrom, ARunThatGoesOnHasNewerWeights) {
   const RunConfig first = config("first"),
                   begun = config("begun", {"train.init_from=" + run_directory(first)});
@@ -223,7 +227,7 @@ TEST_F(InitFrom, WhatDoesNotChangeTheFunctionMayDiffer) {
   EXPECT_EQ(initial_weights(disk, config("none")), std::nullopt);
 }
 
-// The copy in a run holds the settings that lie beside the file as it is given.
+// A run's copy contains the settings that are in a separate file next to the original.
 TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
   const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/cl100k_base.tiktoken";
   const std::string copy = read_tokenizer_file(file).bytes, run = directory_ / "converted";
@@ -240,7 +244,7 @@ TEST_F(InitFrom, ATiktokenFileIsTheSameWithItsSettingsInside) {
   EXPECT_ERROR(begin(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json"), "another one");
 }
 
-// Data keeps the hash of its tokenizer, whose file may be gone.
+// Data keeps the hash of its tokenizer, whose file may have been removed.
 TEST_F(InitFrom, TheManifestNamesTheTokenizerOfTheData) {
   const std::string file = MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json", run = directory_ / "a";
   convert_checkpoint(
@@ -258,7 +262,7 @@ TEST_F(InitFrom, TheManifestNamesTheTokenizerOfTheData) {
   EXPECT_ERROR(begin_with(other), run, "tokenizer.json", "hash " + other, "another one");
 }
 
-// An imported model says so; data does in its manifest.
+// An imported model records this; data records it in its manifest.
 TEST_F(InitFrom, TextsThatBeganWithBosAreMissed) {
   const std::string run = directory_ / "imported";
   write_weights_checkpoint_with_bos(run);
@@ -272,12 +276,12 @@ TEST_F(InitFrom, TextsThatBeganWithBosAreMissed) {
     (void)initial_weights(disk, config("begun", {"train.init_from=" + run}));
     return log.has("begin with BOS, those of this run's data do not");
   };
-  EXPECT_FALSE(warned(std::nullopt));  // nobody knows
+  EXPECT_FALSE(warned(std::nullopt));  // unknown
   EXPECT_TRUE(warned(false));
   EXPECT_FALSE(warned(true));
 }
 
-// A run with copies in FP32 computes with the rounded weights, and says that these are taken.
+// A run with copies in FP32 computes with the rounded weights, and logs that these are used.
 TEST_F(InitFrom, ExactWeightsBesideTheStoredOnesAreLeftOut) {
   const RunConfig kept = config("kept", {"optimizer.weight_rounding=master", "train.steps=2"});
   train(kept);
@@ -288,7 +292,7 @@ TEST_F(InitFrom, ExactWeightsBesideTheStoredOnesAreLeftOut) {
                           .wanted = {.output = directory_ / "wide", .weights = WeightFormat::kF32}})
           .changes;
   EXPECT_EQ(changes.changed, 0);
-  EXPECT_TRUE(log.has("optimizer.weight_rounding = master) is left out")) << log.text();
+  EXPECT_TRUE(log.has("optimizer.weight_rounding = master)")) << log.text();
 }
 
 TEST_F(InitFrom, WhatIsNoCheckpointIsRefused) {
@@ -302,7 +306,7 @@ TEST_F(InitFrom, WeightsAloneCannotBeResumed) {
                      {.checkpoint = source_,
                       .wanted = {.output = directory_ / "alone", .weights = WeightFormat::kBF16}});
   EXPECT_ERROR(train(config("run"), find_checkpoint(disk, directory_ / "alone")),
-               "holds weights alone", "train.init_from");
+               "holds only weights", "train.init_from");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which checkpoints a run keeps.
+// The checkpoints a run keeps.
 #include <atomic>
 #include <fstream>
 #include <thread>
@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_store.h"
+#include "config/run_paths.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 
@@ -41,8 +42,8 @@ TEST_F(KeptCheckpoints, AreTheLastAndEverySoManySteps) {
   }
 }
 
-// The command of the first checkpoint waits until the last step is saved; by then its checkpoint
-// would be gone.
+// The command of the first checkpoint waits until the last step is saved; without it, its
+// checkpoint would be gone by then.
 TEST_F(KeptCheckpoints, ACheckpointThatACommandReadsStays) {
   const std::string go = directory_ / "go", seen = directory_ / "seen";
   const RunConfig run =

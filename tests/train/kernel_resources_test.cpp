@@ -1,5 +1,5 @@
-// What ptxas reported of the kernels when they were built (cmake/keep_ptxas_report.sh): those of
-// the optimizer and of the casts keep all they work on in registers.
+// The ptxas report of the kernels from their build (cmake/keep_ptxas_report.sh): those of the
+// optimizer and of the casts keep all their data in registers.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +87,7 @@ std::string describe(const FunctionResources& f) {
          std::to_string(f.spill_loads) + " bytes";
 }
 
-// <object>.ptxas of everything that was compiled for exact arithmetic: kernels of precision, optim
+// Returns <object>.ptxas for everything compiled for exact arithmetic: kernels of precision, optim
 // and of each rule.
 std::vector<fs::path> reports() {
   std::vector<fs::path> paths;
@@ -111,7 +111,7 @@ TEST(KernelResources, NeitherStackNorSpills) {
   }
 }
 
-// Of the model's kernels, those that cast what they compute.
+// Only those of the model's kernels that cast their own results.
 TEST(KernelResources, CastsOfTheModelAreInRegisters) {
   for (const char* name : {"computed_casts", "gradient_casts"}) {
     const fs::path path =
@@ -123,8 +123,8 @@ TEST(KernelResources, CastsOfTheModelAreInRegisters) {
   }
 }
 
-// "<name>.cu.o.ptxas" of every kernel file of src/optim and src/precision, and of every rule's
-// first step.
+// Expects "<name>.cu.o.ptxas" of every kernel file of src/optim and src/precision, and of every
+// rule's first step.
 TEST(KernelResources, EveryKernelFileHasAReport) {
   std::set<std::string> found;
   for (const fs::path& path : reports()) found.insert(path.filename().string());

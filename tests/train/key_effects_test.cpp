@@ -1,4 +1,4 @@
-// Every key that says what training computes has an effect: with another value, a run of a few
+// Every key that affects what training computes has an effect: with another value, a run of a few
 // steps ends with other weights or states. A new key must be added to one of the lists below.
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ constexpr int64_t kComparedSteps = 4;
 
 struct Change {
   std::string key, value;
-  Overrides beside{};  // what gives the key something to do
+  Overrides beside{};  // settings that the key needs to have an effect
 };
 void PrintTo(const Change& change, std::ostream* out) { *out << change.key << "=" << change.value; }
 
@@ -125,12 +125,12 @@ const std::vector<Change> kChanges{
     {"schedule.decay_fraction", "0.5", kWsd},
     {"schedule.decay_shape", "one_minus_sqrt", kWsd},
     {"schedule.lr_schedule_offset", "-1"},
-    {"train.steps", "5"},  // the schedule spans them
+    {"train.steps", "5"},  // the length of the schedule
     {"train.z_loss", "0.1"},
     {"train.ema_decay", "0.5", {"train.ema_decay=0.9"}},
 };
 
-// What decides about memory, speed or what is told; no bit of a weight or state.
+// Keys that affect memory, speed or logging; no bit of a weight or state.
 const std::vector<Change> kSameBits{
     {"model.pad_multiple", "32", kFp8Compute},
     {"data.prefetch_steps", "1"},
@@ -145,16 +145,16 @@ const std::vector<Change> kSameBits{
     {"device.threads", "2"},
 };
 
-// Keys of the same groups with an effect of another kind, tested elsewhere.
+// Keys of the same groups with a different kind of effect, tested elsewhere.
 const std::set<std::string> kElsewhere{
     "data.train",
     "data.phases",
     "data.validation",
     "data.tokenizer",
     "data.changed_shards",
-    "precision.fp8_fast_accum_fprop",  // on GPUs alone
+    "precision.fp8_fast_accum_fprop",  // only on GPUs
     "optimizer.writeback",             // a former name
-    "optimizer.sr_saturate",           // of weights that would become infinite
+    "optimizer.sr_saturate",           // for weights that would become infinite
     "train.tokens",
     "train.chinchilla",
     "train.init_from",
@@ -171,7 +171,7 @@ class KeyEffects : public testing::TestWithParam<Change> {
  protected:
   void SetUp() override { write_tiny_data(directory_.path()); }
 
-  // The weights and states after the last step.
+  // Returns the weights and states after the last step.
   std::string end_of(const std::string& name, const Overrides& overrides) {
     Overrides all{fmt::format("train.steps={}", kComparedSteps),
                   fmt::format("checkpoint.every_steps={}", kComparedSteps), "eval.every_steps=2",

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_paths.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"

@@ -1,25 +1,25 @@
-// How many rows of a micro-batch fit, on one rank and on several, and what a run that does not fit
-// is told.
-#include "train/memory_fit.h"
+// How many rows of a micro-batch fit, on one rank and on several, and the messages for a run that
+// does not fit.
+#include "train/resources/memory_fit.h"
 
 #include <gtest/gtest.h>
 
 #include "config/run_config_json.h"
-#include "config/run_inputs.h"
+#include "config/run_data.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 #include "train/resume/resume_check.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt::test {
 namespace {
 
 class MemoryFit : public testing::Test {
  protected:
-  // 24 rows a step, of which activations are the most.
+  // 24 rows per step, with activations as the largest part.
   static RunConfig config(std::vector<std::string> more = {}) {
     more.insert(more.begin(), {"batch.tokens_per_step=1536", "batch.seq_len=64",
                                "batch.micro_batch_rows=0", "device.type=cpu", "device.threads=1"});
@@ -29,7 +29,7 @@ class MemoryFit : public testing::Test {
     return planned_memory(with_micro_batch(config, rows), *device_, Communicator::planned(0, ranks))
         .total();
   }
-  // The least memory of which `needed` leaves the head-room free.
+  // Returns the least memory in which `needed` leaves the head-room free.
   static FreeMemory room_for(int64_t needed, Backend backend = Backend::kCpu) {
     FreeMemory memory{.bytes = needed, .backend = backend};
     while (memory.bytes - head_room(memory) < needed)
@@ -70,7 +70,7 @@ TEST_F(MemoryFit, TheHeadRoomIsATenthAndOnAGpuAtLeastAGibibyte) {
   EXPECT_EQ(of(1000, Backend::kCpu), 100);
 }
 
-// What 0 meant before there was a choice stays what it was wherever it could run.
+// The meaning of 0 before there was a choice is unchanged wherever it could run.
 TEST_F(MemoryFit, AWholeStepOnACpuNeedsNoHeadRoom) {
   const RunConfig run = config();
   const int64_t whole = bytes(run, 24);
@@ -79,7 +79,7 @@ TEST_F(MemoryFit, AWholeStepOnACpuNeedsNoHeadRoom) {
   EXPECT_LT(largest(run, {.bytes = whole, .backend = Backend::kCuda}), 24);
 }
 
-// Gradients that are added to are FP32, so that two halves of a step can take more than the whole.
+// Accumulated gradients are FP32, so two halves of a step can take more than the whole.
 TEST_F(MemoryFit, AWholeStepMayFitWhereLessDoesNot) {
   const RunConfig run = config({"model.hidden_size=256", "batch.tokens_per_step=32",
                                 "batch.seq_len=16", "precision.gradient=bf16"});
@@ -88,7 +88,7 @@ TEST_F(MemoryFit, AWholeStepMayFitWhereLessDoesNot) {
   EXPECT_EQ(largest(run, {.bytes = whole}), 2);
 }
 
-// 8 rows and 6 both cut a rank's 12 rows in two.
+// 8 rows and 6 both split a rank's 12 rows in two.
 TEST_F(MemoryFit, MicroBatchesOfARankAreAsEqualAsCanBe) {
   const RunConfig run = config();
   EXPECT_EQ(largest(run, room_for(bytes(run, 8, 2)), 2), 6);
@@ -96,7 +96,7 @@ TEST_F(MemoryFit, MicroBatchesOfARankAreAsEqualAsCanBe) {
   EXPECT_EQ(largest(run, {}, 5), 6);  // the smallest divisor of 24 that holds a rank's 5 rows
 }
 
-// --- the choice ----------------------------------------------------------------------------------
+// --- choice --------------------------------------------------------------------------------------
 
 TEST_F(MemoryFit, AChoiceIsAConfigThatIsValidAndSaysWhy) {
   const RunConfig run = config();
@@ -131,7 +131,7 @@ TEST_F(MemoryFit, TheRecordedNumberStandsForTheChoice) {
             3);
 }
 
-// Each has its own memory; all go through the same number of rows.
+// Each has its own memory; all use the same number of rows.
 TEST_F(MemoryFit, RanksAgreeOnWhatFitsAll) {
   const RunConfig run = config();
   std::array<int64_t, 3> rows{};
@@ -147,7 +147,7 @@ TEST_F(MemoryFit, RanksAgreeOnWhatFitsAll) {
   EXPECT_EQ(rows, (std::array<int64_t, 3>{3, 3, 3}));
 }
 
-// That configs differ is for check_same_start() to say.
+// It is up to check_same_start() to report that configs differ.
 TEST_F(MemoryFit, RanksWithDifferentConfigsDoNotWaitForEver) {
   for (const char* fixed : {"1", "24"})
     EXPECT_NO_THROW(on_ranks(config(), 3, [&](RankOfRun& rank) {
@@ -223,7 +223,7 @@ TEST_F(DoesNotFit, IsToldWhatWouldByKey) {
   expect(told(chosen(run, {.bytes = 1}), {.bytes = 1}), {"no micro-batch fits"});
 }
 
-// A number that was recorded is not exchanged for another one unasked.
+// A recorded number is not replaced by another one without a request.
 TEST_F(DoesNotFit, ARecordedNumberIsNamed) {
   const RunConfig run = config();
   const FreeMemory memory = room_for(bytes(run, 3));
@@ -235,7 +235,7 @@ TEST_F(DoesNotFit, ARecordedNumberIsNamed) {
 
 // --- resuming ------------------------------------------------------------------------------------
 
-// A checkpoint that was saved with 0 holds a whole step.
+// A checkpoint saved with 0 holds a whole step.
 TEST(RecordedRowsOf, ANumberIsNoChangeFromTheZeroItStandsFor) {
   const TempDirectory directory;
   write_tiny_data(directory.path());
@@ -253,8 +253,8 @@ TEST(RecordedRowsOf, ANumberIsNoChangeFromTheZeroItStandsFor) {
   EXPECT_TRUE(log.has("batch.micro_batch_rows was 6, is now 3")) << log.text();
 }
 
-// A checkpoint knows val_loss_family's rows of the phase that saved it alone; another phase has its
-// own, as without an interruption.
+// A checkpoint only knows the rows of val_loss_family for the phase that saved it; another phase
+// has its own, as without an interruption.
 TEST(RecordedRowsOf, FamilyRowsAreThoseOfThePhase) {
   const TempDirectory directory;
   write_tiny_data(directory.path());

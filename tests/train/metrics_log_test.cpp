@@ -1,5 +1,5 @@
 // metrics.jsonl stays valid after any number, text, kill or full disk.
-#include "train/metrics_log.h"
+#include "train/reports/metrics_log.h"
 
 #include <algorithm>
 #include <bit>
@@ -119,7 +119,7 @@ TEST(MetricsLog, TornLineLongerThanOnePieceOfTheSearch) {
   const std::string path = directory / "m";
   for (const size_t tail : {65535, 65536, 65537, 200000}) {
     write_text(path,
-               "{\"step\":1}\n" + std::string(tail, '\0'));  // zeros: what a power cut may leave
+               "{\"step\":1}\n" + std::string(tail, '\0'));  // zeros: as left by a power failure
     const MetricsLog log(disk, path);
     EXPECT_EQ(disk.read_file(path), "{\"step\":1}\n") << tail;
   }

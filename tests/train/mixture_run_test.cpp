@@ -4,20 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include "data/corpus/tokenize.h"
-#include "data/corpus/tokenizer_training.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/files.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
+#include "text/corpus/tokenize.h"
+#include "text/tokenizer_training.h"
 
 namespace mpt::test {
 namespace {
 
 using Overrides = std::vector<std::string>;
 
-// The corpora of a mixture, as an override.
+// Returns the corpora of a mixture, as an override.
 std::string corpora(const std::string& directory, double a, double b, const char* more = "") {
   return fmt::format(
       R"(data.train=[{{"name":"a","files":"{0}/train_0.bin","weight":{1}}},)"
@@ -88,8 +88,8 @@ TEST_F(MixtureRun, OfOneNamedCorpusIsARunOnItsShards) {
   EXPECT_TRUE(tensors_at(plain, kTinySteps) == tensors_at(named, kTinySteps));
 }
 
-// Other weights, another corpus, or one less: what was read stays read, and the rest follows the
-// new order.
+// Other weights, another corpus, or one less: rows already read are not read again, and the rest
+// follows the new order.
 TEST_F(MixtureRun, MayChangeItsWeightsWhereItIsResumed) {
   write_random_shard(path() + "/more.bin", 400, 9);
   const RunConfig whole = run("whole", {corpora(path(), 3, 1)});
@@ -130,7 +130,8 @@ TEST_F(MixtureRun, CannotGoOnWithOtherShardsOfACorpus) {
       "train_0.bin of 301 tokens and is train_2.bin of 512 tokens");
 }
 
-// What was read of a corpus that is left out for a while is not read again, and must not change.
+// Rows already read of a corpus that is dropped for a while are not read again, and must not
+// change.
 TEST_F(MixtureRun, RemembersACorpusThatWasLeftOut) {
   const std::string only_a =
       fmt::format(R"(data.train=[{{"name":"a","files":"{}/train_0.bin","weight":1}}])", path());
@@ -148,7 +149,7 @@ TEST_F(MixtureRun, RemembersACorpusThatWasLeftOut) {
                "the shards of b are not those", "the same shards");
 }
 
-// A run on a plain list of shards goes on as one of several corpora.
+// A run on a plain list of shards continues with it as one of several corpora.
 TEST_F(MixtureRun, GoesOnWithACorpusThatGetsAName) {
   const std::string shards = path() + "/train_0.bin";
   const RunConfig plain = run("plain", {"data.train=" + shards});
@@ -233,7 +234,7 @@ TEST_F(MixtureRun, OfTwoTokenizersIsRefused) {
   EXPECT_ERROR(open_training_data(config), "shards_b/manifest.json: made with the tokenizer of");
 }
 
-// Text with characters of several bytes, of which the tokenizer knows none: each of its tokens but
+// Text with characters of several bytes, none of which the tokenizer knows: each of its tokens but
 // the first is predicted.
 TEST_F(MixtureRun, TellsBitsPerByteOfTheText) {
   std::string words = "kalo mi ka";

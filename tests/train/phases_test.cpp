@@ -1,4 +1,4 @@
-// Runs in phases: what a phase takes over from the one before it, and resuming across its
+// Runs in phases: the state that a phase takes over from the one before it, and resuming across its
 // beginning.
 #include <fstream>
 #include <optional>
@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_state.h"
 #include "config/run_config_json.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "model/model_bench.h"
 #include "optim/rule_list.h"
 #include "support/captured_log.h"
@@ -27,7 +30,7 @@ TrainState state_of(const std::string& checkpoint) {
   return read_checkpoint_state(posix_file_system(), checkpoint);
 }
 
-// As the program trains: each rank has a trainer for each phase, from the first or from that of a
+// Trains like the program: each rank has a trainer for each phase, from the first or from that of a
 // checkpoint.
 void train_phases(int64_t ranks, const RunConfig& config, const std::string& from = "") {
   posix_file_system().create_directories(run_directory(config));
@@ -59,12 +62,12 @@ class PhasesRun : public testing::Test {
   TempDirectory directory_{memory_directory()};
 };
 
-// --- phases that are alike -----------------------------------------------------------------------
+// --- identical phases ----------------------------------------------------------------------------
 
 struct Regime {
   std::string name;
   Overrides overrides;
-  bool has_residual = false;  // which weights in FP32 cannot have
+  bool has_residual = false;  // impossible for weights in FP32
 };
 std::string name_of_regime(const testing::TestParamInfo<Regime>& info) { return info.param.name; }
 void PrintTo(const Regime& regime, std::ostream* out) { *out << regime.name; }
@@ -144,7 +147,7 @@ TEST_F(PhasesRun, RanksResumeAcrossTheBoundary) {
 constexpr const char* kBf16States = R"({"weights": "fp32", "compute": "fp32", "gradient": "fp32",
     "optimizer_state": "bf16"})";
 
-// What the second of two phases begins with, by name, in FP32.
+// Returns the initial tensors of the second of two phases, by name, in FP32.
 std::map<std::string, std::vector<float>> begun_with(const RunConfig& run) {
   const auto device = make_device(run.device);
   const auto allocator = device->make_allocator();
@@ -159,7 +162,7 @@ std::map<std::string, std::vector<float>> begun_with(const RunConfig& run) {
   return values;
 }
 
-// The numbers stay; only their format changes.
+// The values are unchanged; only their format changes.
 TEST_F(PhasesRun, WeightsAndMomentsAreWidenedExactly) {
   const RunConfig run = config(
       "wide", {}, R"([{"until": 0.5}, {"until": 1, "precision": )" + std::string(kFp32) + "}]");
@@ -223,7 +226,7 @@ TEST_F(PhasesRun, AnotherRuleCountsItsOwnUpdates) {
   expect_adamw_update(run, kTinySteps, kTinySteps - kBoundary);
 }
 
-// As a rollback to its beginning finds it.
+// The state that a rollback to its beginning finds.
 TEST_F(PhasesRun, APhaseBeginsAnewWithoutTheStatesOfItsSteps) {
   const std::vector<std::pair<std::string, Overrides>> tails{
       {R"("optimizer": {"rule": "adamw", "lr_additive": 1e-2})", {}},
@@ -286,7 +289,7 @@ TEST_F(PhasesRun, ABatchGrows) {
   EXPECT_EQ(rows_of_steps(part, 5), 5 * 6);
 }
 
-// --- the program ---------------------------------------------------------------------------------
+// --- program -------------------------------------------------------------------------------------
 
 TEST_F(PhasesRun, TheProgramGoesThroughThem) {
   const RunConfig wanted = config("wanted", {}, kFp32Tail), run = config("run", {}, kFp32Tail);
@@ -311,7 +314,7 @@ TEST_F(PhasesRun, TheProgramGoesThroughThem) {
             TrainEnd::kComplete);
 }
 
-// A run that has none yet may get some behind its last step.
+// A run without phases may get some after its last step.
 TEST_F(PhasesRun, AreAddedToARunThatResumes) {
   const RunConfig whole = config("whole", {}, kFp32Tail), plain = config("plain", {});
   train_phases(1, whole);

@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_device.h"
 #include "device/profiling.h"
 #include "model/parameters.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
-#include "train/performance.h"
+#include "train/reports/profile_table.h"
 
 namespace mpt::test {
 namespace {
@@ -97,7 +98,7 @@ TEST_F(ProfiledTraining, EveryOperationIsARange) {
   EXPECT_EQ(attention_flops, 7 * 2 * double(layers * c) * pairs * tokens);
 }
 
-// --- the table -----------------------------------------------------------------------------------
+// --- table ---------------------------------------------------------------------------------------
 
 TEST(ProfileTable, HasARowForEachNode) {
   double now = 0;

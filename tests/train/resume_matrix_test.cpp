@@ -23,7 +23,8 @@ const Axis kRules{
     {"additive_twin", {"optimizer.rule=additive_twin", "optimizer.lr_multiplicative=null"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
     {"muon", {"optimizer.rule=muon", "optimizer.lr_multiplicative=null"}},
-    // A step that every format of the matrix can hold: two per cent of a weight are lost to FP8.
+    // A step that every format of the matrix can represent: two per cent of a weight are lost to
+    // FP8.
     {"madam",
      {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1",
       "optimizer.lr_multiplicative=0.2"}},
@@ -93,8 +94,8 @@ Axis product(const Axis& a, const Axis& b) {
   return all;
 }
 
-// One test per rule × rounding × weight format runs all states in it: a test each would spend its
-// time on starting.
+// One test per rule × rounding × weight format runs all states in it: separate tests would spend
+// their time on starting.
 Axis storage_combinations() {
   Axis all = product(product(kRules, kRoundings), kWeights);
   for (Choice& choice : product(product(kRules, kCompleted), kBf16))
@@ -122,7 +123,7 @@ void expect_exact_resume(const Choice& choice) {
   EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));
 }
 
-// What may keep its value over two steps: numbers that exist once a tensor, and scales.
+// Tensors that may be unchanged over two steps: scales, and values that exist once per tensor.
 bool may_stand_still(const std::string& name) {
   return name == "init_rms" || name.ends_with("_scale") || name.ends_with("_scales");
 }
@@ -131,7 +132,7 @@ void expect_every_tensor_changes(const Choice& choice) {
   SCOPED_TRACE(choice.name);
   const TempDirectory directory;
   write_tiny_data(directory.path());
-  // Steps that the coarsest format holds.
+  // Steps that the coarsest format can represent.
   std::vector<std::string> overrides{"train.steps=4", "checkpoint.every_steps=2",
                                      "optimizer.lr_additive=5e-2",
                                      "optimizer.lr_multiplicative=2e-2"};

@@ -6,9 +6,11 @@
 
 #include "checkpoint/checkpoint_command.h"
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_parts.h"
+#include "checkpoint/checkpoint_state.h"
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_config_json.h"
-#include "config/run_inputs.h"
+#include "config/run_paths.h"
 #include "data/manifest.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
@@ -60,8 +62,7 @@ TEST_P(Resume, TwoRunsGiveTheSameBytes) {
   EXPECT_EQ(metrics_of(a), metrics_of(b));
 }
 
-// Every weight and every state changes in a step: none is forgotten by the optimizer or the
-// checkpoint.
+// Every weight and every state changes in a step: the optimizer or the checkpoint forgets none.
 TEST_P(Resume, EverySavedTensorChanges) {
   const TempDirectory directory;
   write_tiny_data(directory.path());
@@ -98,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"unshuffled", {"data.shuffle=false", "data.prefetch_steps=1"}}),
     [](const auto& instance) { return instance.param.name; });
 
-// Codes of weights are the same whether they are kept or made again: every tensor at every step, with
-// two micro-batches, evaluation after each step, and a run that goes on the other way.
+// Codes of weights are the same whether kept or recomputed: every tensor at every step, with two
+// micro-batches, evaluation after each step, and a resumed run that does the other.
 TEST(Training, CodesOfOneLayerChangeNoBits) {
   for (const std::vector<std::string>& regime :
        {std::vector<std::string>{"precision.weights=nvfp4"},
@@ -130,7 +131,7 @@ TEST(Training, CodesOfOneLayerChangeNoBits) {
 }
 
 // The order of data and the number of tokens do not depend on the micro-batch; the arithmetic
-// differs by rounding only.
+// differs only by rounding.
 TEST(Training, MicroBatchDoesNotChangeTheData) {
   const TempDirectory directory;
   write_tiny_data(directory.path());
@@ -144,7 +145,7 @@ TEST(Training, MicroBatchDoesNotChangeTheData) {
     train(config);
     runs.push_back(read_metrics(posix_file_system(), metrics_path(config)));
   }
-  // The first loss comes before any update: sums of the same 96 FP32 losses, each within a few ulp.
+  // The first loss precedes any update: sums of the same 96 FP32 losses, each within a few ulp.
   const double loss = runs[0].at(1).at("loss").get<double>();
   for (const auto& run : runs) {
     EXPECT_NEAR(run.at(1).at("loss").get<double>(), loss, 1e-6 * loss);
@@ -176,13 +177,13 @@ TEST_F(ResumeRefused, WithAnotherSeed) { expect_refused({"seed=8"}, "seed"); }
 TEST_F(ResumeRefused, WithAnotherStateFormat) {
   expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");
 }
-// By its name, not by that of a key that goes with it.
+// Named itself, not by a key that depends on it.
 TEST_F(ResumeRefused, WithAnotherRule) {
   expect_refused({"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"},
                  "with optimizer.rule = \"adamw\": the checkpoint was saved with \"m_plus_adam\"");
 }
 TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
-// By its name, or by where it stands in the list.
+// Named by name, or by its position in the list.
 TEST_F(ResumeRefused, WithOtherDataOfTheSameSize) {
   const std::string shard = directory_ / "train_1.bin";
   const std::string good = posix_file_system().read_file(shard);
@@ -223,7 +224,7 @@ TEST_F(ResumeRefused, NotForOtherValidationDataWhichAreTold) {
   train(tiny_config(directory_.path(), "other", {"train.steps=2"}), checkpoint_path(config_, 1));
   EXPECT_TRUE(log.has("the validation data are others: shard 1, val_0.bin")) << log.text();
 }
-// Then the manifest that its run keeps is compared, and without one the number of tokens.
+// Compares with the manifest kept by the run, and without one only the number of tokens.
 TEST_F(ResumeRefused, WithOtherDataThanACheckpointThatDoesNotListThem) {
   const std::string checkpoint = checkpoint_path(config_, 1);
   CheckpointRecord record = read_checkpoint_record(posix_file_system(), checkpoint);
@@ -251,12 +252,12 @@ TEST_F(ResumeRefused, WithOtherDataThanACheckpointThatDoesNotListThem) {
   manifest_of_shards(directory_ / "manifest.json");
   expect_refused({}, "shard 2, train_1.bin of 77 tokens, has other tokens now");
 }
-// A tensor's initial RMS is not known later.
+// A tensor's initial RMS cannot be determined later.
 TEST_F(ResumeRefused, WithAnotherUnitOfTheBoundOnWeights) {
   expect_refused({"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms"},
                  "saved without a bound on weights in units of their initial RMS");
 }
-// Updates are counted from what is left of the steps.
+// The number of updates is the rest of the steps.
 TEST_F(ResumeRefused, WithMoreSkippedStepsThanSteps) {
   TrainState saved = read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1));
   saved.extra["skipped_steps"] = 2;
@@ -267,7 +268,7 @@ TEST_F(ResumeRefused, WithMoreSkippedStepsThanSteps) {
   saved.extra["earlier_updates"] = 1;
   EXPECT_ERROR(check_resumable(saved, "former", config_), "extra.earlier_updates is 1");
 }
-// A key that the version that saved did not know is at its default.
+// A key unknown to the version that saved has its default.
 TEST_F(ResumeRefused, NotForAKeyThatTheCheckpointLacks) {
   TrainState saved = read_checkpoint_state(posix_file_system(), checkpoint_path(config_, 1));
   ASSERT_EQ(saved.config.at("data").erase("attention"), 1u);
@@ -299,7 +300,7 @@ TEST_F(ResumeRefused, NewPhasesAreOneLine) {
   EXPECT_FALSE(log.has("phases.1.")) << log.text();
 }
 
-// A run that goes back and is killed before it saves goes on from where it went back to.
+// A rolled-back run that is killed before it saves resumes from where it was rolled back to.
 TEST(ResumeEarlier, LaterCheckpointsAreSetAsideAtOnce) {
   const TempDirectory directory(memory_directory());
   write_tiny_data(directory.path());
@@ -338,7 +339,7 @@ TEST(ResumeEarlier, NothingIsWrittenWhereThereIsNothingToResume) {
   EXPECT_FALSE(posix_file_system().exists(run_directory(config)));
 }
 
-// A changed rate or length is the user's right, and the run goes on.
+// A changed rate or length is the user's right, and the run continues.
 TEST_F(ResumeRefused, NotForAnotherLength) {
   const RunConfig longer =
       tiny_config(directory_.path(), "longer", {"train.steps=3", "optimizer.lr_additive=1e-3"});

@@ -1,6 +1,6 @@
-// An error between two steps ends a run as a signal does: the last finished step is saved, the run
-// goes on from there as if nothing had been.
-#include "parallel/run_failure.h"
+// An error between two steps ends a run like a signal: the last finished step is saved, and the run
+// resumes from there as if uninterrupted.
+#include "ranks/run_failure.h"
 
 #include <filesystem>
 #include <functional>
@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_paths.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
@@ -19,7 +20,7 @@ namespace {
 
 using Overrides = std::vector<std::string>;
 
-// Saves at the end alone, unless an error comes.
+// Saves only at the end, unless an error occurs.
 const Overrides kRare{"checkpoint.every_steps=0", "data.shuffle=false", "device.threads=1",
                       "data.prefetch_steps=1"};
 
@@ -32,7 +33,7 @@ class FailingRun : public testing::Test {
   }
   [[nodiscard]] std::string file(const std::string& name) const { return directory_ / name; }
 
-  // Trains; rank 0 makes the trouble, when all ranks have opened the data and taken all memory.
+  // Trains; rank 0 causes `trouble` once all ranks have opened the data and allocated all memory.
   void train_with(const std::function<void()>& trouble, const RunConfig& config, int64_t ranks,
                   FileSystem& fs = posix_file_system()) const {
     posix_file_system().create_directories(run_directory(config));
@@ -49,7 +50,7 @@ class FailingRun : public testing::Test {
       });
     });
   }
-  // A run that goes on after `step` ends as one that was left alone, on one rank.
+  // Expects a run resumed after `step` to end like an undisturbed one, on one rank.
   void expect_undisturbed(const RunConfig& run, int64_t step, int64_t ranks) const {
     const RunConfig whole = config(fmt::format("whole{}", ranks));
     train_on(ranks, whole);
@@ -76,7 +77,7 @@ TEST_F(FailingRun, SavesBeforeAnEvaluationThatFails) {
   }
 }
 
-// On one rank of three, whose rows they are.
+// On one of three ranks, whose rows they are.
 TEST_F(FailingRun, SavesWhenItsDataCannotBeRead) {
   for (const int64_t ranks : {1, 3}) {
     SCOPED_TRACE(ranks);
@@ -93,7 +94,7 @@ TEST_F(FailingRun, SavesWhenItsDataCannotBeRead) {
   }
 }
 
-// Its directory gets its entry and metrics.jsonl two operations before the first line.
+// Its directory entry and metrics.jsonl are created two operations before the first line.
 TEST_F(FailingRun, SavesWhenALineOfMetricsCannotBeWritten) {
   for (const int64_t ranks : {1, 2}) {
     SCOPED_TRACE(ranks);

@@ -5,13 +5,14 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "config/run_paths.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 
 namespace mpt::test {
 namespace {
 
-// The steps with a line of their own ("step 7/24 | loss ...") in the log of a tiny run.
+// Returns the steps with a line ("step 7/24 | loss ...") in the log of a tiny run.
 std::vector<int64_t> lines_of(const RunConfig& config) {
   std::ostringstream log;
   const auto before = spdlog::default_logger();

@@ -1,16 +1,18 @@
 // Samples of a run: written when due, the same on any number of ranks and after a resume, and
-// without a trace in the run itself.
+// without any effect on the run itself.
 #include "train/run_samples.h"
 
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "inference/loaded_model.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "model/parameters.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
+#include "weights/loaded_model.h"
 
 namespace mpt::test {
 namespace {
@@ -65,7 +67,7 @@ TEST_F(RunSamplesTest, AreWrittenWhenDue) {
   EXPECT_NE(samples.at(10).at("samples"), samples.at(24).at("samples"));
 }
 
-// In FP8 an evaluation would change the scales.
+// In FP8, an evaluation would change the scales.
 TEST_F(RunSamplesTest, LeaveTheRunAsItIs) {
   for (const auto& more : {std::vector<std::string>{}, kFp8Sets, kDocumentOverrides}) {
     const RunConfig with = config("with", joined(more, {"eval.samples_every=1"})),
@@ -92,7 +94,7 @@ TEST_F(RunSamplesTest, AreTheSameAfterAResume) {
   EXPECT_NE(lines.find(R"({"event":"resume","step":12})"), std::string::npos) << lines;
 }
 
-// What a run without samples leaves behind of steps that it does again is no longer true.
+// Samples of steps that a run without samples repeats are no longer valid.
 TEST_F(RunSamplesTest, AreReplacedByAResumeWithoutSamples) {
   const RunConfig on = config("off", {"eval.samples_every=4"}), off = config("off");
   train(on);
@@ -100,7 +102,7 @@ TEST_F(RunSamplesTest, AreReplacedByAResumeWithoutSamples) {
   EXPECT_EQ(samples_of(off).rbegin()->first, 12);
 }
 
-// Of weights that do not move.
+// Uses weights that do not move.
 TEST_F(RunSamplesTest, AreTheSameOnAnyNumberOfRanks) {
   for (const auto& more : {std::vector<std::string>{}, kFp8Sets}) {
     std::map<int64_t, json> of_one;

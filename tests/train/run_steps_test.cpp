@@ -1,9 +1,11 @@
-// The steps of runs, recomputed from what they saved: rates, gradients and their norm, the mean of
+// Steps of runs, recomputed from their checkpoints: rates, gradients and their norm, the mean of
 // the weights, the order of the data.
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_paths.h"
 #include "model/parameters.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
@@ -49,7 +51,7 @@ double saved_gradient_norm(const RunConfig& config, int64_t step) {
   return std::sqrt(squares);
 }
 
-// Sums of squares in FP64 of FP32 numbers.
+// Sums of squares, in FP64, of FP32 numbers.
 constexpr double kNormTolerance = 1e-6;
 
 TEST_F(RunSteps, TellTheNormOfTheGradient) {
@@ -67,7 +69,7 @@ TEST_F(RunSteps, TellTheNormOfTheGradient) {
   }
 }
 
-// Six rows of documents, which are every step's: some targets are not predicted.
+// Six rows of documents, the same in every step: some targets are not predicted.
 class SameRows : public RunSteps {
  protected:
   void SetUp() override { write_random_shard(path() + "/train_0.bin", 97, 5); }
@@ -82,7 +84,7 @@ class SameRows : public RunSteps {
   }
 };
 
-// Of a model that knows nothing: every token is as likely as another.
+// Loss of a model that knows nothing: all tokens are equally likely.
 TEST_F(SameRows, HaveTheMeanLossOfThePredictedTokens) {
   for (const int64_t ranks : {1, 3}) {
     const RunConfig config =
@@ -92,8 +94,8 @@ TEST_F(SameRows, HaveTheMeanLossOfThePredictedTokens) {
   }
 }
 
-// The change of the loss is that of its slope at both ends: what the next term adds grows with the
-// square of the rate.
+// The change of the loss matches its slope at both ends: the next term grows with the square of the
+// rate.
 TEST_F(SameRows, HaveTheGradientOfThatLoss) {
   for (const int64_t ranks : {1, 3}) {
     Overrides overrides = kGradientIsSaved;

@@ -1,12 +1,12 @@
-// The shipped pico and nano configs train: each ends near the loss that is recorded for it.
+// The shipped pico and nano configs train: each ends near its recorded loss.
 //
-// The text is generated: words of one to five tokens, each of which has likely successors, so that a
-// model goes on learning for as long as these runs last. Hyperparameters and schedule are those of
-// the file. shipped_losses.csv holds a loss a config; a new one is written to standard output by
+// The text is generated: words of one to five tokens, each of which has likely successors, so that
+// a model keeps learning throughout these runs. Hyperparameters and schedule are those of the file.
+// shipped_losses.csv holds one loss per config; new ones are written to standard output by
 //
 //   build/cpu/tests/mpt_train_tests --gtest_filter='*ShippedConfig*'
 //
-// whose rows "recorded: ..." are that table.
+// whose rows "recorded: ..." form that table.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,6 +21,7 @@
 #include <gtest/gtest.h>
 
 #include "config/cautions.h"
+#include "config/run_paths.h"
 #include "support/draws.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
@@ -30,9 +31,9 @@ namespace {
 
 const std::string kShippedLosses = std::string(MPT_SOURCE_DIR) + "/tests/train/shipped_losses.csv";
 
-// --- the text ------------------------------------------------------------------------------------
+// --- text ----------------------------------------------------------------------------------------
 
-// 0 to count - 1, each with a probability in inverse proportion to its place.
+// Draws 0 to count - 1, each with a probability inversely proportional to its position.
 int64_t zipf(Draws& draws, int64_t count) {
   return int64_t(std::pow(double(count), draws.uniform(0, 1))) - 1;
 }
@@ -76,8 +77,8 @@ class GeneratedText {
 
 // --- runs ----------------------------------------------------------------------------------------
 
-// pico is trained for long enough to see error feedback fail. On this text nano does not show that
-// within 200 steps; its few steps see whether a config trains at all.
+// pico is trained long enough to see error feedback fail. On this text nano does not show that
+// within 200 steps; its few steps check whether a config trains at all.
 int64_t steps_of(const std::string& config) { return config.starts_with("pico") ? 300 : 50; }
 
 double loss_of(const std::string& name, const std::vector<std::string>& more = {}) {
@@ -121,7 +122,8 @@ std::map<std::string, double> recorded_losses() {
 bool is_small(const std::string& name) {
   return name.starts_with("pico_") || name.starts_with("nano_");
 }
-// pico's error feedback, which every change of it has to bear; the others run with --all.
+// Whether it is pico's error feedback, which every change of it must pass; the others run with
+// --all.
 bool is_fed_back(const std::string& name) {
   return name.starts_with("pico_") && name.ends_with("_eco");
 }
@@ -135,8 +137,8 @@ std::vector<std::string> shipped(const std::function<bool(const std::string&)>& 
   return names;
 }
 
-// Another order of sums does no more than another seed, and seeds of a study of these models differ
-// by 0.02 (docs/results/study/results.md); error feedback that fails ends 0.25 above.
+// Another order of sums has no more effect than another seed, and seeds of a study of these models
+// differ by 0.02 (docs/results/study/results.md); error feedback that fails ends 0.25 above.
 constexpr double kBand = 0.1;
 
 class ShippedConfig : public testing::TestWithParam<std::string> {};
@@ -157,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Others, ShippedConfig,
                          })),
                          kNameOfConfig);
 
-// What the band has to tell apart: errors of weights that are rounded to nearest at beta1 = 0.9.
+// The failure that the band must detect: errors of weights rounded to nearest at beta1 = 0.9.
 TEST(ShippedConfigs, UnstableFeedbackLiesOutsideOfTheBand) {
   const std::string name = "pico_nvfp4_adamw_eco";
   EXPECT_GT(loss_of(name, {"optimizer.weight_rounding=nearest"}),

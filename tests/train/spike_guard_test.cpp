@@ -1,17 +1,21 @@
-// The guard against spikes: what it compares with, and runs with a spike in their data.
-#include "train/spike_guard.h"
+// The guard against spikes: its reference values, and runs with a spike in their data.
+#include "train/incidents/spike_guard.h"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_device.h"
+#include "config/run_paths.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 #include "train/adamw_run.h"
 #include "train/resume/resume_check.h"
+#include "train/run_state.h"
 
 namespace mpt::test {
 namespace {
@@ -32,7 +36,7 @@ TEST(SpikeGuard, ComparesWithTheLastSteps) {
     guard.see(loss, 10);
     EXPECT_EQ(guard.limits().loss, kInfinity) << "too early";
   }
-  for (const double loss : {3.0, 4.0}) guard.see(loss, 10);  // 1 2 3 4 are left
+  for (const double loss : {3.0, 4.0}) guard.see(loss, 10);  // 1 2 3 4 remain
   const double deviation = std::sqrt((1.5 * 1.5 + 0.5 * 0.5) * 2 / 3);
   EXPECT_DOUBLE_EQ(guard.limits().loss, 2.5 + 3 * deviation);
   EXPECT_DOUBLE_EQ(guard.limits().grad_norm, 10 + 3 * 0.01) << "at least a thousandth of the mean";
@@ -85,7 +89,7 @@ TEST(SpikeGuard, IsAsItWasAfterACheckpoint) {
 constexpr int64_t kSpike = 15;  // the step that reads noise
 using Overrides = std::vector<std::string>;
 
-// Two tokens in turn, which are soon predicted, and the rows of one step in which they are not.
+// Two alternating tokens, which are soon predicted, and the rows of one step in which they are not.
 class SpikeRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -174,7 +178,7 @@ TEST_F(SpikeRun, IsRolledBackBehindItsData) {
       << "five steps more than 20";
 }
 
-// Not to a later step that another run left in the directory.
+// Not to a later step left in the directory by another run.
 TEST_F(SpikeRun, IsRolledBackToAStepOfThisRun) {
   const Overrides common{"checkpoint.every_steps=5", "train.steps=20"};
   Overrides warned = common, back = common;
@@ -190,7 +194,7 @@ TEST_F(SpikeRun, IsRolledBackToAStepOfThisRun) {
   EXPECT_EQ(read_checkpoint_state(posix_file_system(), checkpoint_path(again, 20)).cursor, 6 * 25);
 }
 
-// Of another run's directory, whatever earlier steps are in its own.
+// In another run's directory, regardless of earlier steps in its own.
 TEST_F(SpikeRun, IsRolledBackToTheCheckpointItBeganWith) {
   const Overrides common{"checkpoint.every_steps=5", "train.spike_policy=warn"};
   const RunConfig former = run("former", common);
@@ -206,7 +210,7 @@ TEST_F(SpikeRun, IsRolledBackToTheCheckpointItBeganWith) {
   }
 }
 
-// An evaluation that a signal left is made once, however often its checkpoint is loaded.
+// An evaluation left pending by a signal is made once, however often its checkpoint is loaded.
 TEST_F(SpikeRun, ARollbackLeavesNoEvaluation) {
   FileSystem& fs = posix_file_system();
   const Overrides overrides{"checkpoint.every_steps=10", "train.steps=20",

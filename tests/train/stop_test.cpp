@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_paths.h"
 #include "support/find_processes.h"
 #include "support/ranks_program.h"
 #include "support/ranks_run.h"
@@ -22,13 +23,13 @@ namespace {
 
 constexpr int kStopped = 75;
 
-// Thousands of micro-batches, so that a signal that is sent when a step has begun comes long before
-// its end.
+// Thousands of micro-batches, so that a signal sent when a step has begun arrives long before its
+// end.
 const std::vector<std::string> kLongSteps{"train.steps=3", "batch.tokens_per_step=48000",
                                           "checkpoint.every_steps=0", "eval.every_steps=0",
                                           "device.threads=1"};
 
-// Ranks leave a step within a fifth of a second, in which others may be finished.
+// Ranks leave a step within a fifth of a second, in which others may finish.
 const std::vector<std::string> kForRanks{"batch.tokens_per_step=96000"};
 
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
@@ -73,14 +74,14 @@ class Stop : public testing::Test {
     if (!resume.empty()) all.insert(all.end(), {"--resume", resume});
     return all;
   }
-  // Of the run that goes on, without that of mpirun; other tests may run at the same time.
+  // Processes of the running run, without mpirun; other tests may run at the same time.
   [[nodiscard]] std::vector<pid_t> processes() const {
     return processes_that_say(directory_ / "config.json", "mpretrain");
   }
   [[nodiscard]] bool has_done_a_step(const std::string& name) const {
     return holds(metrics_path(config(name)), "\"step\":1,");
   }
-  // The final state and all metrics are those of a run that was left alone.
+  // The final state and all metrics are those of an undisturbed run.
   void expect_undisturbed(const std::string& name, const std::vector<std::string>& more) const {
     EXPECT_TRUE(state_at(config(name, more), 3) == state_at(config("whole", more), 3));
     EXPECT_EQ(metrics_of(config(name, more)), metrics_of(config("whole", more)));
@@ -89,7 +90,7 @@ class Stop : public testing::Test {
   TempDirectory directory_;
 };
 
-// --- the program ---------------------------------------------------------------------------------
+// --- program -------------------------------------------------------------------------------------
 
 TEST_F(Stop, LeavesTheStepSavesTheLastOneAndGoesOnToTheSameBits) {
   const std::vector<std::vector<std::string>> settings{
@@ -140,7 +141,7 @@ TEST_F(Stop, BeforeTheFirstStepLeavesARunThatStartsAnew) {
   EXPECT_EQ(third.exit_code, 1) << "a run with a step is not written over";
 }
 
-// Both come while it stands still, so that the second is there before the first has done anything.
+// Both arrive while it is suspended, so that the second is pending before the first has any effect.
 TEST_F(Stop, ASecondSignalEndsAtOnceAndLosesNothingThatIsSaved) {
   const std::vector<std::string> more{"checkpoint.every_steps=1"};
   ASSERT_EQ(run_program(arguments("whole", more)).exit_code, 0);
@@ -153,14 +154,14 @@ TEST_F(Stop, ASecondSignalEndsAtOnceAndLosesNothingThatIsSaved) {
   EXPECT_TRUE(killed.signalled) << killed.exit_code << killed.err;
   EXPECT_TRUE(killed.signal == SIGINT || killed.signal == SIGTERM) << killed.signal;
   const std::string leftover = checkpoint_path(config("run"), 2) + ".tmp";
-  posix_file_system().create_directories(leftover);  // as if in the middle of a save
+  posix_file_system().create_directories(leftover);  // as if during a save
   const ProgramResult rest = run_program(arguments("run", more, "auto"));
   EXPECT_EQ(rest.exit_code, 0) << rest.err;
   EXPECT_FALSE(posix_file_system().exists(leftover));
   expect_undisturbed("run", more);
 }
 
-// The notices of schedulers, of which several may come, and of a limit on processor time.
+// Notices of schedulers, of which several may arrive, and of a limit on processor time.
 TEST_F(Stop, ANoticeNeverEndsARun) {
   for (const int notice : {SIGUSR1, SIGUSR2, SIGXCPU}) {
     posix_file_system().remove_tree(run_directory(config("run")));
@@ -191,7 +192,7 @@ TEST_F(Stop, AClosedTerminalSavesUnlessItIsIgnored) {
   EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
 }
 
-// The metrics are those of a run that was left alone, and the run is complete after the evaluation.
+// The metrics are those of an undisturbed run, and the run is complete after the evaluation.
 TEST_F(Stop, LeavesAnEvaluationToTheResumedRun) {
   write_random_shard(directory_ / "val_0.bin", 200'000, 4);
   for (const std::string phases :
@@ -228,8 +229,7 @@ bool is_first_rank(pid_t process) {
   return all.find(std::string("OMPI_COMM_WORLD_RANK=0") + '\0') != std::string::npos;
 }
 
-// While one rank stands still, the other waits for it in the middle of a step, and answers all the
-// same.
+// While one rank is suspended, the other waits for it in the middle of a step, and still answers.
 TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
   MPT_SKIP_WITHOUT_MPIRUN();
   ASSERT_EQ(run_ranks_program(2, arguments("whole", kForRanks)).exit_code, 0);
@@ -261,7 +261,7 @@ TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
   expect_undisturbed("run", kForRanks);
 }
 
-// Every way in which ranks exchange weights, gradients and scales.
+// Covers every way in which ranks exchange weights, gradients and scales.
 TEST_F(Stop, RanksGoOnToTheSameBits) {
   const std::vector<std::string> fp8{"precision.compute=fp8", "precision.fp8_history=3"};
   const std::vector<std::vector<std::string>> settings{
@@ -284,7 +284,7 @@ TEST_F(Stop, RanksGoOnToTheSameBits) {
     const int64_t saved = newest_checkpoint(config("run"));
     ASSERT_TRUE(saved == 1 || saved == 2) << saved;
     signals.reset();
-    signals.emplace(StopSignal::Voice::kSilent);  // none has come to this one
+    signals.emplace(StopSignal::Voice::kSilent);  // none has arrived here
     train_on(2, config("run", more), checkpoint_path(config("run"), saved));
     expect_undisturbed("run", more);
   }

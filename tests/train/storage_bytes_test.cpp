@@ -1,10 +1,11 @@
 // Exact bytes of weights and states for every size (docs/numerics.md "Memory accounting" and
 // "Apollo-E").
-#include "train/plan/storage_bytes.h"
+#include "train/resources/storage_bytes.h"
 
 #include <gtest/gtest.h>
 
-#include "train/training_model.h"
+#include "config/run_device.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 namespace {
@@ -71,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                          {5'622'411'168, 5'633'617'536, 5'648'559'360, 5'678'443'008}}),
     [](const auto& instance) { return fmt::format("size_{}", instance.param.name); });
 
-// Persistent bytes a parameter, and with the gradient.
+// Persistent bytes per parameter, and with the gradient.
 TEST(StorageBytes, Nominal) {
   const auto expect = [](const std::string& name, double persistent, double with_gradient,
                          const std::vector<std::string>& overrides = {}) {
@@ -93,7 +94,7 @@ TEST(StorageBytes, Nominal) {
   expect("60m_nvfp4_adamw", 8.5625, 10.5625, {"optimizer.weight_rounding=master"});
 }
 
-// Padding is allocated and not counted: 5461 columns are stored as 5472.
+// Padding is allocated but not counted: 5461 columns are stored as 5472.
 TEST(StorageBytes, AllocatedHasThePadding) {
   const StorageBytes bytes = bytes_of_config("1b_bf16");
   EXPECT_EQ(bytes.logical_weights, 2 * int64_t{1'339'082'752});

@@ -12,15 +12,15 @@
 #include "model/model_bench.h"
 #include "optim/optimizer.h"
 #include "support/draws.h"
-#include "train/training_model.h"
+#include "train/step/training_model.h"
 
 namespace mpt::test {
 namespace {
 
-// What float32 costs depends on the rule and grows from step to step; the file says what it costs
-// PyTorch, and runs from weights one rounding apart what it costs here: several, because M+Adam at
+// The cost of float32 depends on the rule and grows from step to step; the file records the cost in
+// PyTorch, and runs from weights one rounding apart measure it here: several, because M+Adam at
 // these rates amplifies any rounding, one of them more than another. Another order of the same
-// sums, which other vectors and tiles are, may cost twice the most of that.
+// sums, as from other vectors and tiles, may cost twice the maximum of that.
 constexpr int kNudges = 8;
 constexpr double kTimesPyTorch = 2;
 constexpr double kLossRounding = 2e-7;  // of PyTorch's float32 losses at the first steps
@@ -70,7 +70,7 @@ struct StepFound {
   float scale;
 };
 
-// The model with its optimizer on the way that a trace went.
+// The model with its optimizer, on the path of a trace.
 class TraceRun {
  public:
   TraceRun(const Trace& trace, int64_t rows, const NamedValues& weights)
@@ -100,8 +100,7 @@ class TraceRun {
   Optimizer optimizer_;
 };
 
-// Half of the weights moved by one unit in their last place, up or down, which is what rounding may
-// do.
+// Moves half of the weights by one unit in the last place, up or down, as rounding may do.
 NamedValues nudged(NamedValues weights, uint64_t seed) {
   Draws draws(seed);
   for (auto& [name, values] : weights)
@@ -110,9 +109,9 @@ NamedValues nudged(NamedValues weights, uint64_t seed) {
   return weights;
 }
 
-// What 99 in 100 weights of a tensor differ by at most. Adam divides by the size of a gradient:
-// where that is little more than rounding, the update is too, so that the largest difference says
-// nothing but how small the smallest gradient happens to be.
+// Returns the 99th percentile of the differences between weights of a tensor. Adam divides by the
+// size of a gradient: if that is little more than rounding, so is the update, so that the largest
+// difference only shows how small the smallest gradient happens to be.
 double ordinary_difference(const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<double> differences(a.size());
   for (size_t i = 0; i < a.size(); ++i) differences[i] = std::abs(double(a[i]) - double(b[i]));
@@ -121,14 +120,14 @@ double ordinary_difference(const std::vector<float>& a, const std::vector<float>
   return *at;
 }
 
-// Runs that rounding alone keeps apart from another one.
+// Runs that differ from another one only by rounding.
 class NudgedRuns {
  public:
   NudgedRuns(const Trace& trace, int64_t rows) {
     for (uint64_t seed = 1; seed <= kNudges; ++seed)
       runs_.push_back(std::make_unique<TraceRun>(trace, rows, nudged(trace.start.weights, seed)));
   }
-  // How far from what was found they are at most.
+  // Returns their maximum distance from the values found.
   StepFound step(int64_t t, const StepFound& found) {
     StepFound apart{};
     for (const auto& run : runs_) {
@@ -158,7 +157,7 @@ TEST_P(TrainingTrace, TenSteps) {
   TraceRun run(trace, rows, start.weights);
   NudgedRuns others(trace, rows);
   ASSERT_EQ(trace.losses.size(), 10u);
-  // What float32 makes of the loss so far, in PyTorch and here, and of the norm.
+  // Effect of float32 on the loss so far, in PyTorch and here, and on the norm.
   double apart = kLossRounding, norm_apart = 0;
   for (size_t i = 0; i < trace.losses.size(); ++i) {
     const StepFound found = run.step(int64_t(i) + 1), nudged = others.step(int64_t(i) + 1, found);

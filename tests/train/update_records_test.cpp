@@ -1,9 +1,10 @@
-// What metrics.jsonl records of updates (docs/formats.md "A run"): the fields of a tensor, and that
+// Records of updates in metrics.jsonl (docs/formats.md "A run"): the fields of a tensor, and that
 // recording changes no weight.
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "config/run_paths.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 
@@ -17,7 +18,7 @@ class UpdateRecords : public testing::Test {
     more.insert(more.end(), {"train.steps=2", "checkpoint.every_steps=2", "data.validation=[]"});
     return tiny_config(directory_.path(), name, more);
   }
-  // Of the second step, by tensor.
+  // Returns the records of the second step, by tensor.
   nlohmann::json recorded(const RunConfig& config) const {
     train(config);
     return read_metrics(posix_file_system(), metrics_path(config))
@@ -55,8 +56,8 @@ TEST_F(UpdateRecords, TellWhatResidualsKeep) {
       recorded(config("kahan", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null",
                                 "optimizer.lr_additive=1e-4", "optimizer.weight_rounding=kahan",
                                 "schedule.shape=constant", "log.update_statistics=2"}));
-  // Two steps of about 1e-4: residuals below 2^-12 are rounded by 2^-21 at most, less than 2^-6 of a
-  // step.
+  // Two steps of about 1e-4: residuals below 2^-12 are rounded by 2^-21 at most, less than 2^-6 of
+  // a step.
   for (const auto& [name, tensor] : tensors.items()) {
     SCOPED_TRACE(name);
     EXPECT_EQ(tensor.at("asked_rms").size(), 1) << "AdamW has one branch";
@@ -66,7 +67,7 @@ TEST_F(UpdateRecords, TellWhatResidualsKeep) {
   }
 }
 
-// No rate: nothing is asked for, so there is no ratio, and no number that is not finite.
+// With a rate of 0 no change is requested, so there is no ratio, and no number that is not finite.
 TEST_F(UpdateRecords, HaveNoRatioWithoutAnUpdate) {
   const nlohmann::json tensors =
       recorded(config("still", {"optimizer.lr_additive=0", "optimizer.lr_multiplicative=0",

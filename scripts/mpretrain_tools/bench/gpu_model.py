@@ -166,7 +166,7 @@ class Page:
         yield from table(head, rows)
         yield from (
             "",
-            "`src/model/step_work.cpp` is the one list of them: who fuses two operations changes",
+            "`src/plan/step_work.cpp` is the one list of them: who fuses two operations changes",
             "it there, and this page follows.",
         )
 

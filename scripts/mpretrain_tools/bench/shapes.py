@@ -28,7 +28,7 @@ class Shape(typing.NamedTuple):
 
     @property
     def flops_per_token(self):
-        """6 N_gemms + 6 L C T, as src/train/performance.h counts them."""
+        """6 N_gemms + 6 L C T, as src/train/reports/gemm_rate.h counts them."""
         layer = 4 * self.hidden**2 + 3 * self.hidden * self.intermediate
         gemms = self.layers * layer + self.hidden * self.vocab
         return 6 * gemms + 6 * self.layers * self.hidden * self.length

@@ -219,8 +219,8 @@ def update_seconds(case, machine):
 
 
 def simulate(case, machine, work=None, update=None):
-    """A step of the rank that has most rows, as train/training_model.cpp and
-    parallel/data_parallel.cpp enqueue it.
+    """A step of the rank that has most rows, as train/step/training_model.cpp and
+    train/step/data_parallel.cpp enqueue it.
 
     `work` of every group and seconds of the `update`: measured ones in the place of the machine's.
     """

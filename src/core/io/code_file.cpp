@@ -12,7 +12,7 @@ std::string code_file() {
   if (dladdr1(&here, &found, &object, RTLD_DL_LINKMAP) == 0 || object == nullptr)
     return "/proc/self/exe";
   const std::string name = static_cast<const link_map*>(object)->l_name;
-  return name.empty() ? "/proc/self/exe" : name;  // the executable has none
+  return name.empty() ? "/proc/self/exe" : name;  // the executable has no name
 }
 
 }  // namespace mpt

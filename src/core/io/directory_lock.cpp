@@ -49,7 +49,7 @@ DirectoryLock::DirectoryLock(const std::string& directory) {
   if (lock_nonblocking(file) != 0) refuse(directory, path, file);
   file_ = file;
   const std::string text = fmt::format("{}\n", ::getpid());
-  // The process id is only for another run's error message: failing to write it is not an error.
+  // The process id is only for another run's error message, so failing to write it is not an error.
   if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, text.data(), text.size(), 0) < 0) return;
 }
 

@@ -1,4 +1,4 @@
-// Keeps two processes from writing to one directory.
+// Prevents two processes from writing to the same directory.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@ namespace mpt {
 
 inline constexpr const char* kLockFile = ".lock";
 
-// An advisory lock on the directory's kLockFile, released however the process ends. The file stays
+// Advisory lock on the directory's kLockFile, released however the process ends. The file remains
 // and holds the process id of its last holder.
 class DirectoryLock {
  public:
   // `directory` must exist. Throws Error naming the holder if another process, or another
-  // DirectoryLock, has the lock.
+  // DirectoryLock, holds the lock.
   explicit DirectoryLock(const std::string& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

@@ -44,7 +44,7 @@ bool names_descriptor(const std::string& path) {
 }
 
 std::string followed(std::string path) {
-  constexpr int kMostLinks = 40;  // as in Linux
+  constexpr int kMostLinks = 40;  // the limit in Linux
   const std::string begin = path;
   std::error_code failure;
   for (int links = 0; !names_descriptor(path); ++links) {
@@ -175,7 +175,8 @@ class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(const std::string& path, int flags)
       : path_(path), file_(path, flags | O_WRONLY | O_NONBLOCK, kCannotOpen) {
-    // Opening a pipe must not wait for a reader; a write waits until it has taken what came before.
+    // Opening a pipe must not wait for a reader, but a write waits until earlier data has been
+    // read.
     if (::fcntl(file_.get(), F_SETFL, flags & O_APPEND) != 0) fail(path_, kCannotOpen, errno);
   }
   PosixWritableFile(const std::string& path, Duplicate of) : path_(path), file_(path, of) {}
@@ -211,7 +212,7 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
-  // A descriptor that another program made non-blocking.
+  // Handles a descriptor that another program made non-blocking.
   void wait_until_writable() const {
     pollfd file{.fd = file_.get(), .events = POLLOUT, .revents = 0};
     ::poll(&file, 1, -1);
@@ -247,7 +248,7 @@ class PosixReadableFile final : public ReadableFile {
   }
 
  private:
-  // A file that was cut may end far before `offset`.
+  // A truncated file may end far before `offset`.
   [[noreturn]] void fail_at_end(int64_t offset, size_t expected) const {
     struct stat status {};
     const int64_t end = ::fstat(file_.get(), &status) == 0 ? int64_t(status.st_size) : offset;
@@ -268,7 +269,7 @@ class PosixFileSystem final : public FileSystem {
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
     return std::make_unique<PosixWritableFile>(path, O_CREAT | O_APPEND);
   }
-  // Without O_APPEND, with which Linux appends what overwrite() writes, too.
+  // Without O_APPEND, with which Linux would append the bytes of overwrite() too.
   std::unique_ptr<WritableFile> open_existing(const std::string& path) override {
     auto file = std::make_unique<PosixWritableFile>(path, 0);
     file->seek_end();
@@ -343,84 +344,6 @@ FileSystem& posix_file_system() {
   return *instance;
 }
 
-// Patterns are expanded here and not by glob(), which passes over names that it cannot inspect and
-// directories that it cannot read to their end.
-
-namespace {
-
-bool has_wildcard(std::string_view name) {
-  for (size_t i = 0; i < name.size(); ++i)
-    if (name[i] == '\\')
-      ++i;
-    else if (name[i] == '*' || name[i] == '?' ||
-             (name[i] == '[' && name.find(']', i) != std::string_view::npos))
-      return true;
-  return false;
-}
-
-std::string unescaped(std::string_view name) {
-  std::string plain;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '\\' && i + 1 < name.size()) ++i;
-    plain += name[i];
-  }
-  return plain;
-}
-
-// A link to nothing is there, too: whoever opens it learns so.
-bool is_there(const std::string& path) {
-  return posix_file_system().is_link(path) || posix_file_system().exists(path);
-}
-
-// Of "", which is the working directory, or a path that ends with a slash; none of what is no
-// directory.
-std::vector<std::string> names_in(const std::string& directory) {
-  FileSystem& fs = posix_file_system();
-  const std::string path = directory.empty() ? "." : without_slashes(directory);
-  return fs.is_directory(path) ? fs.list_directory(path) : std::vector<std::string>{};
-}
-
-// Appends the paths that begin with `begin` and go on as the pattern says.
-void append_matches(std::string begin, std::string_view pattern, std::vector<std::string>& found) {
-  while (!pattern.empty()) {
-    const size_t end = std::min(pattern.find('/'), pattern.size());
-    const size_t next = std::min(pattern.find_first_not_of('/', end), pattern.size());
-    const std::string name(pattern.substr(0, end)), slashes(pattern.substr(end, next - end));
-    pattern.remove_prefix(next);
-    if (!has_wildcard(name)) {
-      begin += unescaped(name) + slashes;
-      continue;
-    }
-    for (const std::string& match : names_in(begin))
-      if (::fnmatch(name.c_str(), match.c_str(), FNM_PERIOD) == 0)
-        append_matches(begin + match + slashes, pattern, found);
-    return;
-  }
-  if (is_there(begin)) found.push_back(begin);
-}
-
-// A name that cannot be inspected may be a pattern, whose expansion tells what cannot be read.
-bool is_literal(const std::string& pattern) {
-  try {
-    return posix_file_system().exists(pattern);
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// Sorted; empty if nothing matches.
-std::vector<std::string> matches_of(const std::string& pattern) {
-  if (is_literal(pattern)) return {pattern};
-  std::vector<std::string> files;
-  append_matches("", pattern, files);
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-}  // namespace
-
-bool names_a_file(const std::string& pattern) { return !matches_of(pattern).empty(); }
-
 namespace {
 
 void refuse_dangling_link(const std::string& path) {
@@ -454,38 +377,6 @@ void require_regular_file(const std::string& path) {
   if (std::filesystem::is_directory(status))
     throw error("{}: is a directory; name files, or a pattern such as {}/*", path, path);
   if (!std::filesystem::is_regular_file(status)) throw error("{}: is not a regular file", path);
-}
-
-namespace {
-
-// The same for all names of a file: other spellings and links.
-std::pair<dev_t, ino_t> identity_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail(path, "cannot be inspected", errno);
-  return {status.st_dev, status.st_ino};
-}
-
-}  // namespace
-
-std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns) {
-  if (patterns.empty()) throw error("no input files given");
-  std::vector<std::string> files;
-  std::map<std::pair<dev_t, ino_t>, std::string> seen;
-  for (const std::string& pattern : patterns) {
-    if (pattern.empty()) throw error("an input file name is empty");
-    const std::vector<std::string> matches = matches_of(pattern);
-    if (matches.empty())
-      throw error("{}: no such file, and no file matches it as a pattern", pattern);
-    for (const std::string& file : matches) {
-      require_regular_file(file);
-      const auto [first, is_new] = seen.emplace(identity_of(file), file);
-      if (!is_new)
-        throw error("{}: named twice{} (the second time by '{}')", file,
-                    first->second == file ? "" : ", first as " + first->second, pattern);
-      files.push_back(file);
-    }
-  }
-  return files;
 }
 
 }  // namespace mpt

@@ -10,7 +10,7 @@
 
 namespace mpt {
 
-// Streaming: update() any number of times, then hex(), 32 lowercase hexadecimal digits.
+// Streaming: call update() any number of times, then hex(), which returns 32 lowercase hex digits.
 class Hasher {
  public:
   Hasher();

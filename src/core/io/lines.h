@@ -1,4 +1,4 @@
-// Reads a text file by lines, whatever its length.
+// Reads a text file of any length line by line.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ inline constexpr int64_t kLongestLine = int64_t{64} << 20;  // bytes
 
 enum class LineEnd : uint8_t {
   kNewline,
-  kFile,  // text behind the last newline: a line that may still be written, or was torn
+  kFile,  // text after the last newline: a line still being written, or torn
 };
 
-// Calls `take` with each line, without its newline. Throws Error that names `path` and the line if
-// one is longer than kLongestLine.
+// Calls `take` with each line, without its newline. Throws Error naming `path` and the line if one
+// is longer than kLongestLine.
 void each_line(const ReadableFile& file, const std::string& path,
                const std::function<void(std::string_view line, LineEnd end)>& take);
 

@@ -1,15 +1,15 @@
-// Where a run keeps its checkpoints: "/a/runs/b/checkpoints/step_00000001".
+// Location of a run's checkpoints: "/a/runs/b/checkpoints/step_00000001".
 #pragma once
 
 #include <string>
 
 namespace mpt {
 
-// In the directory of a run: the one that holds its checkpoints, or a symbolic link to it.
+// Subdirectory of a run's directory that holds its checkpoints, or a symbolic link to it.
 inline constexpr const char* kCheckpoints = "checkpoints";
 
-// The directory of the run that a checkpoint belongs to, "/a/runs/b" in the example; "" if neither
-// the path as given nor what its symbolic links lead to lies in a run.
+// Directory of the run that a checkpoint belongs to, "/a/runs/b" in the example; "" if neither the
+// path as given nor the target of its symbolic links is in a run.
 std::string run_of_checkpoint(const std::string& checkpoint);
 
 }  // namespace mpt

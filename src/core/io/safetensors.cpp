@@ -13,7 +13,7 @@
 #include "core/check.h"
 #include "core/json/json_events.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/library_message.h"
 
 namespace mpt {
 namespace {
@@ -25,7 +25,7 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kMaxHeaderBytes = 100'000'000;  // the limit of Hugging Face's reader
 constexpr const char* kMetadataKey = "__metadata__";
 
-// Bytes of a tensor; nothing if the count is negative or does not fit in 63 bits.
+// Size of a tensor in bytes; nullopt if the count is negative or does not fit in 63 bits.
 std::optional<int64_t> checked_bytes(StoredType type, const std::vector<int64_t>& shape) {
   int64_t bytes = size_of(type);
   bool empty = false;
@@ -69,7 +69,7 @@ std::string header_text(const std::vector<StoredTensorInfo>& tensors,
   return text;
 }
 
-// One tensor's object in the header, read field by field.
+// Parses one tensor's object in the header field by field.
 class EntryParser {
  public:
   static constexpr size_t kFields = 3;
@@ -137,11 +137,11 @@ class EntryParser {
   const json& fields_;
 };
 
-// Reads a header entry by entry, so that it takes little more memory than what it says. Rejects
-// what a JSON parser alone would accept: keys that are there twice, long lists, deep nesting.
+// Reads a header entry by entry, so that it takes little more memory than its contents. Rejects
+// what a JSON parser itself would accept: duplicate keys, long lists, deep nesting.
 class HeaderReader : public JsonEvents<json> {
  public:
-  // Of a file with that many bytes behind its header, which ends at `data_begin`.
+  // `data_bytes`: number of bytes after the header, which ends at `data_begin`.
   HeaderReader(const std::string& path, int64_t data_begin, int64_t data_bytes)
       : path_(path), data_begin_(data_begin), data_bytes_(data_bytes) {}
 
@@ -164,7 +164,7 @@ class HeaderReader : public JsonEvents<json> {
     if (is_list) require_header();
     if (depth_ > kInEntry || (depth_ == kInEntry && !is_list))
       throw error("{}: the safetensors header is nested too deeply", path_);
-    if (depth_ == kInHeader && is_list) take_entry(empty);  // which no entry can be
+    if (depth_ == kInHeader && is_list) take_entry(empty);  // not valid for an entry
     if (depth_ == kInEntry)
       take_field(std::move(empty));
     else
@@ -175,7 +175,7 @@ class HeaderReader : public JsonEvents<json> {
   bool key(std::string& key) override {
     if (!announce(key))
       throw error("{}: the safetensors header has the key {} twice", path_, json_text(json(key)));
-    if (fields_.size() > EntryParser::kFields) take_entry(fields_);  // which has too many
+    if (fields_.size() > EntryParser::kFields) take_entry(fields_);  // too many fields
     return true;
   }
   bool close() override {
@@ -195,7 +195,7 @@ class HeaderReader : public JsonEvents<json> {
     if (depth_ == kOutside) throw error("{}: the safetensors header is not a JSON object", path_);
   }
   [[nodiscard]] bool is_metadata() const { return name_ == kMetadataKey; }
-  // Returns whether the key is new where it is.
+  // Returns whether the key is new at this level.
   bool announce(const std::string& key) {
     if (depth_ == kInHeader) {
       name_ = key;
@@ -215,7 +215,7 @@ class HeaderReader : public JsonEvents<json> {
     metadata_[field_] = std::move(value.get_ref<std::string&>());
   }
   void append(json value) {
-    constexpr size_t kMostElements = 64;  // of a shape
+    constexpr size_t kMostElements = 64;  // in a shape
     json& list = fields_[field_];
     if (list.size() == kMostElements)
       throw error("{}: '{}' in the safetensors header has a list of more than {} elements", path_,
@@ -232,9 +232,9 @@ class HeaderReader : public JsonEvents<json> {
   const std::string& path_;
   int64_t data_begin_, data_bytes_;
   int depth_ = kOutside;
-  std::string name_, field_;     // the keys announced last
-  std::set<std::string> names_;  // of entries
-  json fields_;                  // of the entry that is open
+  std::string name_, field_;     // the last keys announced
+  std::set<std::string> names_;  // entry names so far
+  json fields_;                  // the open entry's
   std::vector<SafetensorsReader::Entry> tensors_;
   SafetensorsMetadata metadata_;
 };

@@ -6,7 +6,7 @@
 // then the bytes of the tensors, with offsets relative to the end of the header and no holes. The
 // writer pads the header with spaces so that the data starts at a multiple of 8 bytes.
 //
-// The reader validates the whole header against the file size before it returns; every defect is an
+// The reader validates the whole header against the file size before returning; every defect is an
 // Error naming the file and the cause, so reading any listed tensor stays in bounds.
 #pragma once
 
@@ -41,7 +41,7 @@ StoredType stored_type(DType type);
 struct StoredTensorInfo {
   std::string name;
   StoredType type = StoredType::kF32;
-  std::vector<int64_t> shape;  // empty: a scalar
+  std::vector<int64_t> shape;  // empty for a scalar
 
   [[nodiscard]] int64_t bytes() const;
   [[nodiscard]] std::string description() const;  // "BF16 [4, 8]"
@@ -88,10 +88,10 @@ class SafetensorsReader {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const std::vector<Entry>& tensors() const {
     return tensors_;
-  }  // in the order of their bytes
+  }  // sorted by byte offset
   [[nodiscard]] const SafetensorsMetadata& metadata() const { return metadata_; }
-  [[nodiscard]] const Entry* find(std::string_view name) const;  // null if there is none
-  [[nodiscard]] const Entry& at(std::string_view name) const;    // an Error if there is none
+  [[nodiscard]] const Entry* find(std::string_view name) const;  // null if absent
+  [[nodiscard]] const Entry& at(std::string_view name) const;    // throws Error if absent
 
   [[nodiscard]] std::vector<std::byte> read(const Entry& entry) const;
   // Fills `target` from byte `first` of the tensor.

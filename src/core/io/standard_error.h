@@ -1,4 +1,4 @@
-// What a program tells while it works must not end its work.
+// Status output must not stop the program.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 namespace mpt {
 
-// Writes to standard error; what cannot be written, as on a full disk, is lost.
+// Writes to standard error; drops what cannot be written, as on a full disk.
 inline void write_to_standard_error(std::string_view text) noexcept {
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
   (void)std::fflush(stderr);

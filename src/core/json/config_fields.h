@@ -1,4 +1,4 @@
-// How a config struct declares its keys: once, as a list of fields that refer to its members.
+// Declares the keys of a config struct once, as a list of fields that refer to its members.
 //
 //   struct BatchConfig {
 //     int64_t seq_len = 1024;
@@ -11,7 +11,7 @@
 // The reader, the writer, the schema and the list of known keys (config_reader.h, config_writer.h)
 // walk that list. It has required() and optional() keys (the member's value is the default), a
 // section() for a nested struct, and a choice() of structs: the key's value names one of them, and
-// its keys then belong to the same section. Member lists the types of members.
+// its keys then belong to the same section. Member lists the member types.
 #pragma once
 
 #include <cstdint>
@@ -61,10 +61,10 @@ class StructList {
   virtual void append() = 0;
   // References stay valid until the list changes.
   [[nodiscard]] virtual Fields fields_of(size_t index) = 0;
-  // Fields of a struct that is in no list, with its defaults.
+  // Fields of a default-constructed struct outside any list.
   [[nodiscard]] virtual Fields default_fields() = 0;
 
-  // Whether a list of texts may stand for the list of structs: see OfTexts.
+  // Whether a list of texts may replace the list of structs: see OfTexts.
   [[nodiscard]] virtual bool takes_texts() const = 0;
   virtual void append_texts(std::vector<std::string> texts) = 0;
   [[nodiscard]] virtual const std::vector<std::string>* texts_of(size_t index) const = 0;
@@ -76,13 +76,13 @@ class Choice {
   virtual ~Choice() = default;
   [[nodiscard]] virtual std::vector<std::string_view> names() const = 0;
   [[nodiscard]] virtual size_t chosen() const = 0;
-  // The struct at `index` of names(), with its defaults.
+  // Chooses the struct at `index` of names(), with its defaults.
   virtual void choose(size_t index) = 0;
-  virtual void fields(Fields& fields) = 0;  // of the chosen struct
+  virtual void fields(Fields& fields) = 0;  // the chosen struct's
   [[nodiscard]] virtual std::unique_ptr<Choice> copy() const = 0;
 };
 
-// f(choice) for every struct that could be chosen, with its defaults.
+// Calls f(choice) for every alternative, with its defaults.
 template <class F>
 void each_alternative(const Choice& choice, const F& f) {
   const std::unique_ptr<Choice> other = choice.copy();
@@ -122,12 +122,12 @@ using Member =
 
 // --- fields --------------------------------------------------------------------------------------
 
-// Restricts a field to some values of an enum declared before it in the same struct. For other
+// Restricts a field to certain values of an enum declared before it in the same struct. For other
 // values the key must be absent, as it would be ignored.
 struct Condition {
   std::string_view key{};  // "rule"; empty: always holds
   EnumMember member{};
-  uint64_t accepted = 0;  // bit i: the value of index i
+  uint64_t accepted = 0;  // bit i: the value with index i
 
   // "m_plus_adam or adamw"
   [[nodiscard]] std::string accepted_names() const;
@@ -148,18 +148,17 @@ struct FieldInfo {
   std::optional<double> maximum{};
   std::optional<double> exclusive_maximum{};
   Condition only_with{};
-  Condition and_with{};  // looked at where only_with holds
+  Condition and_with{};  // consulted if only_with holds
   std::string_view doc{};
-  std::string_view former{};  // an earlier name of the key, still accepted (use_present_names)
+  std::string_view former{};  // former name of the key, still accepted (use_present_names)
 
-  // Of the two, the one that decides whether the key has a meaning.
+  // The one of the two that decides whether the key has a meaning.
   [[nodiscard]] const Condition& condition() const {
     return only_with.holds() && !and_with.key.empty() ? and_with : only_with;
   }
 };
 
-// Largest value of a key that is used in binary32 arithmetic: the value and products with it stay
-// finite.
+// Largest value of a key used in binary32 arithmetic: the value and its products stay finite.
 inline constexpr double kMaxReal = 1e30;
 // Smallest positive value: a normal binary32 number, so that "greater than 0" survives rounding.
 inline constexpr double kMinPositiveReal = 1e-37;
@@ -173,7 +172,7 @@ struct Field {
   FieldInfo info;
 };
 
-// The keys of a struct in their order, with references to its members.
+// The keys of a struct in order, with references to its members.
 class Fields {
  public:
   template <HasFields S>

@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/suggestion.h"
 
 namespace mpt {
 namespace {
@@ -29,7 +29,7 @@ bool has_control_characters(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-// The direct keys of section `path`, relative to it: "rule", "lr_additive".
+// Direct keys of section `path`, relative to it: "rule", "lr_additive".
 std::vector<std::string> keys_of_section(const std::vector<std::string>& known,
                                          const std::string& path) {
   const std::string prefix = path.empty() ? "" : path + ".";
@@ -44,7 +44,7 @@ bool every(const Json& list, bool (Json::*is)() const noexcept) {
   return std::all_of(list.begin(), list.end(), [&](const Json& item) { return (item.*is)(); });
 }
 
-// A string, or a list that holds nothing else.
+// Whether it is a string, or a list of strings only.
 bool is_texts(const Json& value) {
   return value.is_string() || (value.is_array() && every(value, &Json::is_string));
 }
@@ -72,7 +72,7 @@ class FieldReader {
  private:
   struct Alternatives {
     std::vector<std::string> names;
-    std::vector<std::vector<std::string>> keys;  // of each
+    std::vector<std::vector<std::string>> keys;  // per alternative
     size_t chosen;
   };
   // The alternative of a choice whose keys are being read.
@@ -106,17 +106,17 @@ class FieldReader {
   void convert(const char* key, const Json& value, const EnumMember& member);
   void convert(const char* key, const Json& value, StructList& member, const FieldInfo& info);
 
-  // The value of a key of this section if it is present and not null, else null.
+  // Value of a key in this section; null if absent or null.
   [[nodiscard]] const Json* find(std::string_view key) const;
   bool in_range(const char* key, double value, const Json& shown, const FieldInfo& info);
   void report(std::string_view key, const std::string& what);
   void report_unknown_keys();
   [[nodiscard]] std::string suggestion(const std::string& key) const;
-  // "; did you mean ...?", or nothing.
+  // "; did you mean ...?", or "".
   [[nodiscard]] std::string value_hint(const Json& value,
                                        const std::vector<std::string>& names) const;
   void report_missing(const char* key, const FieldInfo& info);
-  // A key that has a meaning only where `other` is one of `accepted`.
+  // Reports a key that has a meaning only if `other` is one of `accepted`.
   void report_meaningless(std::string_view key, std::string_view other, const std::string& accepted,
                           std::string_view actual);
   void pass_over_others(const char* choice, const Alternatives& alternatives);
@@ -336,7 +336,7 @@ void FieldReader::report_unknown_keys() {
       report(item.key(), "unknown key; " + suggestion(item.key()));
 }
 
-// Suggests a usual spelling from elsewhere, the nearest key of this section, the same key in
+// Suggests a usual spelling from elsewhere, the nearest key in this section, the same key in
 // another section, or a few similar keys.
 std::string FieldReader::suggestion(const std::string& key) const {
   constexpr int64_t kFew = 5;

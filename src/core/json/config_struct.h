@@ -1,6 +1,6 @@
-// What a config struct needs for its declaration: the name Fields, for `void fields(Fields&)`
-// (config_fields.h), and types of members that hold several things. A std::vector of structs with
-// fields is another.
+// Everything a config struct needs for its declaration: the name Fields, for `void fields(Fields&)`
+// (config_fields.h), and types of compound members. A std::vector of structs with fields is
+// another.
 #pragma once
 
 #include <concepts>
@@ -16,13 +16,13 @@ namespace mpt {
 
 class Fields;
 
-// {"name": 1.5, ...}, in the order in which they are written.
+// {"name": 1.5, ...}, in the order written.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
-// {"name": ["text", ...], ...}; also a text or a list of texts alone, which then has the name "".
+// {"name": ["text", ...], ...}; also just a text or a list of texts, which then has the name "".
 using NamedTexts = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-// A struct that a list of texts may stand for in place of a list of such structs: S::of_texts(list)
-// makes it, and as_texts() gives that list back, or null for one written as a struct.
+// A struct for which a list of texts may replace a list of such structs: S::of_texts(list) makes
+// it, and as_texts() returns that list, or null if it was written as a struct.
 template <class S>
 concept OfTexts = requires(const S& s, std::vector<std::string> texts) {
   { S::of_texts(texts) } -> std::same_as<S>;

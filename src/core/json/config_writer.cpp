@@ -29,7 +29,7 @@ Json list_of(StructList& structs) {
   return list;
 }
 
-// The value of a member; null if it has none.
+// Value of a member; null if it has none.
 struct ValueOf {
   template <class T>
   Json operator()(const T* member) const {
@@ -71,7 +71,7 @@ Json write_fields(const Fields& fields) {
 
 namespace {
 
-// 1, not 1.0, for bounds that are whole numbers.
+// 1, not 1.0, for integral bounds.
 Json number(double value) {
   return std::abs(value) < 0x1p53 && value == std::trunc(value) ? Json(static_cast<int64_t>(value))
                                                                 : Json(value);
@@ -140,7 +140,7 @@ struct TypeOf {
   }
 };
 
-// The keys of one alternative of a choice, or of the one alternative that has this key.
+// The keys of one alternative of a choice, or of the only alternative that has this key.
 struct Owner {
   std::string_view name;
   Json schema;
@@ -192,9 +192,9 @@ std::string descriptions(std::string_view choice, const std::vector<Owner>& owne
   return all;
 }
 
-// Alternatives may differ only in descriptions and defaults; a default that differs is omitted.
+// Alternatives may differ only in descriptions and defaults; differing defaults are omitted.
 void add_alternatives(Json& properties, std::string_view choice, const std::vector<Owner>& all) {
-  std::vector<std::pair<std::string, std::vector<Owner>>> keys;  // in the order of declaration
+  std::vector<std::pair<std::string, std::vector<Owner>>> keys;  // in declaration order
   for (const Owner& alternative : all)
     for (const auto& item : alternative.schema.items()) {
       auto found = std::ranges::find(keys, item.key(), [](const auto& one) { return one.first; });
@@ -221,7 +221,7 @@ void add_alternatives(Json& properties, std::string_view choice, const std::vect
   }
 }
 
-// The former name accepts the same values and is marked deprecated, which editors strike through.
+// The former name accepts the same values and is marked deprecated; editors strike it through.
 void add_former_name(Json& properties, const Field& field) {
   if (field.info.former.empty()) return;
   Json schema = properties[field.key];

@@ -1,8 +1,8 @@
-// Config struct → JSON, by the struct's field list (config_fields.h): every key with its value,
-// defaults included.
+// Writes a config struct as JSON by the struct's field list (config_fields.h): every key with its
+// value, including defaults.
 //
-// Omits optionals without a value and keys that are meaningless given the others, so that reading
-// the output gives an equal struct.
+// Omits optionals without a value and keys made meaningless by the others, so that reading the
+// output back gives an equal struct.
 #pragma once
 
 #include "core/json/config_fields.h"
@@ -16,13 +16,13 @@ Json write_fields(S config) {
   return write_fields(Fields::of(config));
 }
 
-// Config struct → JSON Schema (draft 2020-12).
+// Returns the JSON Schema (draft 2020-12) of a config struct.
 //
-// Describes any config file, included pieces too: names, types, ranges, accepted names, defaults,
-// documentation. Required keys are only marked in the description, since an included piece may set
-// them. Every key may be null: not given. A key shared by several alternatives of a choice is
-// described once and must have the same type, bounds and meaning in all of them; its default is
-// omitted where the defaults differ.
+// Describes any config file, including included pieces: names, types, ranges, accepted names,
+// defaults, documentation. Required keys are only marked in the description, since an included
+// piece may set them. Every key may be null, which means absent. A key shared by several
+// alternatives of a choice is described once and must have the same type, bounds and meaning in all
+// of them; its default is omitted if the defaults differ.
 Json schema_of_fields(const Fields& defaults);
 template <HasFields S>
 Json schema_of_fields(S defaults) {

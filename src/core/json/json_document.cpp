@@ -10,7 +10,8 @@
 #include "core/check.h"
 #include "core/io/file_system.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/shown_text.h"
+#include "core/text/utf8.h"
 
 namespace mpt {
 namespace fs = std::filesystem;
@@ -58,7 +59,7 @@ std::vector<std::string> split_key_path(std::string_view path, std::string_view 
   return keys;
 }
 
-// The value of a key of an object, or at a place of a list; null if there is none.
+// Value of a key of an object, or of an index of a list; null if absent.
 Json* child_of(Json& value, std::string_view key) {
   if (value.is_object()) {
     const auto found = value.find(std::string(key));
@@ -110,7 +111,7 @@ class DocumentLoader {
  private:
   static constexpr int64_t kMaxFiles = 256;
 
-  // Notes that `file` is being read. Throws if it already is.
+  // Marks `file` as being read. Throws if it already is.
   void enter(const fs::path& file) {
     std::error_code failure;
     fs::path identity = fs::weakly_canonical(file, failure);
@@ -172,7 +173,7 @@ class DocumentLoader {
 
   const std::vector<std::string>&
       directories_;             // searched after the including file's own directory
-  std::vector<fs::path> open_;  // the file being read and those that include it, outermost first
+  std::vector<fs::path> open_;  // the file being read and its chain of includers, outermost first
   int64_t files_ = 0;
   int64_t keys_ = 0;
   int64_t merged_ = 0;
@@ -186,7 +187,7 @@ JsonDocument JsonDocument::load(const std::string& path,
 JsonDocument JsonDocument::of_value(Json value, std::string name) {
   if (!value.is_object())
     throw error("{}: expected an object {{...}}, found {}", name, describe(value));
-  // What a checkpoint stored may have been written by others: the limits of files hold for it.
+  // A checkpoint's config may have been written by others: the limits for files apply.
   (void)parse_json(json_text(value), name);
   JsonDocument document;
   document.name_ = std::move(name);
@@ -233,13 +234,13 @@ void JsonDocument::inherit(std::string_view list, std::string_view key) {
   const auto own = root_.find(std::string(key));
   if (items == root_.end() || !items->is_array() || own == root_.end()) return;
   size_t bytes = own->dump(-1, ' ', true, Json::error_handler_t::replace).size();
-  Sources below;  // by what follows `key`
+  Sources below;  // keyed by the rest of the path after `key`
   for (const auto& [path, source] : sources_)
     if (path == key || path.starts_with(std::string(key) + ".")) {
       below[path.substr(key.size())] = source;
       bytes += path.size() + source.text.size();
     }
-  constexpr size_t kMostBytes = size_t{4} << 20;  // small files could otherwise fill the memory
+  constexpr size_t kMostBytes = size_t{4} << 20;  // otherwise, small files could fill the memory
   if (items->size() * bytes > kMostBytes)
     throw error("{}: {} has {} elements that inherit {} bytes of {}; at most {} bytes are accepted",
                 source_of(list), list, items->size(), bytes, key, kMostBytes / items->size());

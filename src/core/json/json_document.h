@@ -1,5 +1,5 @@
-// A JSON document merged from several files and command-line settings that records the origin of
-// every key.
+// JSON document merged from several files and command-line settings; records the origin of every
+// key.
 //
 //   "include": ["base/350m.json", "base/bf16.json"]   at top level: pieces merged left to right,
 //                                                     this file's keys on top; paths are
@@ -8,8 +8,8 @@
 //   document.set("optimizer.eps=1e-10")               one key on top of everything
 //
 // Objects merge key by key; every other value replaces the earlier one. `null` unsets a key set by
-// a piece. A top-level "$schema" (for editors) is dropped. Any text, path or cycle of includes ends
-// in a document or an Error.
+// a piece. A top-level "$schema" (for editors) is dropped. Any text, path or cycle of includes
+// yields a document or an Error.
 #pragma once
 
 #include <cstdint>
@@ -26,32 +26,31 @@ class JsonDocument {
  public:
   static JsonDocument load(const std::string& path,
                            const std::vector<std::string>& directories = {});
-  // A value that does not come from a file of its own; messages call it `name`.
+  // Wraps a value that has no file of its own; messages call it `name`.
   static JsonDocument of_value(Json value, std::string name);
 
-  // "a.b=value": the value is parsed as JSON, else taken as a string.
+  // "a.b=value": parses the value as JSON, or else takes it as a string.
   void set(std::string_view assignment);
 
   // Moves the value of `former`, if present, to `present`; both are keys of the same section. If
-  // both have a value, the one that is_above() the other wins; if neither is above, throws an Error
+  // both have a value, the one that is_above() the other wins; if neither is above, throws Error
   // naming both places.
   void rename(std::string_view former, std::string_view present);
 
-  // Elements of the list at a key path; 0 if there is no list.
+  // Length of the list at a key path; 0 if there is no list.
   [[nodiscard]] size_t length_of(std::string_view list);
 
-  // Gives every object of a list that has no value of `key` the value of that key of the document,
-  // with its places. `list` and `key` are at the top level. Throws Error if that would copy more
-  // than 4 MiB.
+  // Copies the document's value of `key`, with its sources, into every object of the list that has
+  // none. `list` and `key` are at the top level. Throws Error if that would copy more than 4 MiB.
   void inherit(std::string_view list, std::string_view key);
 
   [[nodiscard]] const Json& root() const { return root_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   // Whether the first key overrides the second by position: its file includes the file that wrote
-  // the second, or it was set by a later setting. A key that was never written is above none.
+  // the second, or it was set by a later setting. A key never written is above none.
   [[nodiscard]] bool is_above(std::string_view key_path, std::string_view other) const;
-  // Where the key was last written: "configs/a.json:12" or "--set a.b=c". For a key that was never
-  // written, the place of the nearest enclosing section, or failing that the name of the file.
+  // Where the key was last written: "configs/a.json:12" or "--set a.b=c". For a key never written,
+  // the place of the nearest enclosing section, or failing that the name of the file.
   [[nodiscard]] std::string source_of(std::string_view key_path) const;
 
  private:
@@ -63,15 +62,15 @@ class JsonDocument {
   };
   using Sources = std::map<std::string, Source, std::less<>>;
   void merge(const Json& value, Sources sources);
-  // Null if there is no such value. Elements of lists have their number as key.
+  // Null if there is no such value. List elements have their index as key.
   Json* find(std::string_view key_path);
-  // The section that contains the key; null if there is none.
+  // Section containing the key; null if there is none.
   Json* section_of(std::string_view key_path);
 
   std::string name_;
   Json root_ = Json::object();
   Sources sources_;
-  int64_t merged_ = 0;  // files and settings
+  int64_t merged_ = 0;  // number of files and settings
 };
 
 }  // namespace mpt

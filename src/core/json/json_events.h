@@ -1,4 +1,4 @@
-// What a JSON parser meets, as a value, a container that opens, a key and a container that closes.
+// JSON parser events: a value, the opening of a container, a key, the closing of a container.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace mpt {
 
-// `J` is nlohmann::json or ordered_json. All return true to go on.
+// `J` is nlohmann::json or ordered_json. All return true to continue.
 template <class J>
 class JsonEvents : public nlohmann::json_sax<J> {
   using Sax = nlohmann::json_sax<J>;
 
  public:
   virtual bool value(J value) = 0;
-  virtual bool open(J empty) = 0;  // an object or a list
+  virtual bool open(J empty) = 0;  // an empty object or list
   virtual bool close() = 0;
 
   bool null() final { return value(nullptr); }

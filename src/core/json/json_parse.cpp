@@ -7,12 +7,12 @@
 #include "core/check.h"
 #include "core/json/json_events.h"
 #include "core/json/json_scan.h"
-#include "core/text.h"
+#include "core/text/library_message.h"
 
 namespace mpt {
 namespace {
 
-// Iterates over the characters of a text and counts the lines read. Copies share the count.
+// Iterates over the characters of a text and counts lines. Copies share the count.
 struct LineCounting {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -41,7 +41,7 @@ std::string reason_of(const std::string& what) {
   return reason;
 }
 
-// Receives the parser's events and builds the tree. Keys are recorded as they are announced, while
+// Receives the parser's events and builds the tree. Records keys as they are announced, while
 // `line` is still correct.
 class TreeBuilder : public JsonEvents<Json> {
  public:
@@ -113,12 +113,12 @@ class TreeBuilder : public JsonEvents<Json> {
   const int64_t& line_;
   ParsedJson result_;
   std::vector<Container> open_;
-  Json* slot_ = nullptr;   // of the key announced last
-  std::string slot_path_;  // of the value placed last or about to be placed
+  Json* slot_ = nullptr;   // for the last key announced
+  std::string slot_path_;  // path of the value placed last, or about to be
 };
 
-// nlohmann::json::parse() with a callback would take a time that grows with the square of a
-// container's elements, and without one it takes keys twice and any nesting.
+// nlohmann::json::parse() takes quadratic time in a container's elements with a callback; without
+// one it accepts duplicate keys and any nesting.
 class PlainBuilder : public JsonEvents<nlohmann::json> {
  public:
   nlohmann::json take() { return std::move(root_); }
@@ -148,7 +148,7 @@ class PlainBuilder : public JsonEvents<nlohmann::json> {
 
  protected:
   void begin(nlohmann::json empty) { open_.push_back(place(std::move(empty))); }
-  // Whether the key is new.
+  // Returns whether the key is new.
   bool begin_value_of(const std::string& key) {
     const auto [at, is_new] =
         open_.back()->get_ref<nlohmann::json::object_t&>().emplace(key, nullptr);
@@ -157,7 +157,7 @@ class PlainBuilder : public JsonEvents<nlohmann::json> {
   }
 
  private:
-  // Containers that are open do not move: only the last element of a list is open.
+  // Open containers do not move: only the last element of a list is open.
   nlohmann::json* place(nlohmann::json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_object()) return &(*slot_ = std::move(value));
@@ -166,10 +166,10 @@ class PlainBuilder : public JsonEvents<nlohmann::json> {
 
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;
-  nlohmann::json* slot_ = nullptr;  // of the key announced last
+  nlohmann::json* slot_ = nullptr;  // for the last key announced
 };
 
-// Takes what the line of a stranger may have beside what is asked for.
+// Also accepts whatever else an untrusted line may contain.
 class LineBuilder final : public PlainBuilder {
  public:
   bool open(nlohmann::json empty) override {

@@ -9,14 +9,15 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/text.h"
+#include "core/text/shown_text.h"
+#include "core/text/utf8.h"
 
 namespace mpt {
 namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The character of a simple escape; 0 if there is none.
+// The character of a simple escape; 0 if invalid.
 char escaped_character(char c) {
   constexpr std::string_view kLetters = "\"\\/bfnrt", kCharacters = "\"\\/\b\f\n\r\t";
   const size_t at = kLetters.find(c);
@@ -26,7 +27,7 @@ char escaped_character(char c) {
 constexpr bool is_high_surrogate(uint32_t code) { return code >= 0xD800 && code < 0xDC00; }
 constexpr bool is_low_surrogate(uint32_t code) { return code >= 0xDC00 && code < 0xE000; }
 
-// Surrogates like other codes of three bytes.
+// Encodes surrogates like other three-byte codes.
 void append_code(uint32_t code, std::string& text) {
   const auto continuation = [&](int shift) { text += char(0x80 | (code >> shift & 0x3F)); };
   if (code < 0x80) {
@@ -59,7 +60,7 @@ class JsonScanner {
   }
 
  private:
-  static constexpr auto kAnyNumber = static_cast<size_t>(-1);  // of elements
+  static constexpr auto kAnyNumber = static_cast<size_t>(-1);  // element count unknown
 
   [[noreturn]] void fail(std::string_view expected) const {
     const std::string found =
@@ -78,7 +79,7 @@ class JsonScanner {
     return take(token);
   }
 
-  // In the innermost container, behind its bracket or one of its values.
+  // Continues in the innermost container, after its bracket or one of its values.
   void go_on() {
     const bool is_object = open_.back();
     if (take_after_space(is_object ? "}" : "]")) return close();
@@ -152,7 +153,7 @@ class JsonScanner {
     while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
   }
   void give(double number) { events_.number_float(number, ""); }
-  // False if it takes more than 64 bits.
+  // Returns false if it takes more than 64 bits.
   bool give_whole(std::string_view number) {
     const bool negative = number.starts_with('-');
     const char* const end = number.data() + number.size();
@@ -172,7 +173,7 @@ class JsonScanner {
     return std::strtod(std::string(number).c_str(), nullptr);
   }
 
-  // Behind the quote that opens it.
+  // Continues after the opening quote.
   std::string rest_of_string() {
     std::string text;
     for (;;) {
@@ -193,7 +194,7 @@ class JsonScanner {
     text += c;
     ++at_;
   }
-  // Of one escape, or of the two of a surrogate pair.
+  // Reads one escape, or both of a surrogate pair.
   uint32_t take_code() {
     const uint32_t high = take_hex();
     const size_t behind = at_;
@@ -216,7 +217,7 @@ class JsonScanner {
   std::string_view text_;
   JsonSax& events_;
   size_t at_;
-  std::vector<bool> open_;  // of each container around: whether it is an object
+  std::vector<bool> open_;  // per open container: whether it is an object
   bool just_opened_ = false;
 };
 

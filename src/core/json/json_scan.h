@@ -1,9 +1,9 @@
-// One JSON value as strangers write it, into the events of a parser.
+// Scans one untrusted JSON value into a parser's events.
 //
-// Takes what RFC 8259 allows at any depth, in memory of a bit a level, and also NaN, Infinity and
-// -Infinity, which Python's json writes. A number beyond double is infinite. Texts are handed on as
-// they are written, so that one that nobody needs stops nothing: half of a surrogate pair as its
-// three bytes, and bytes that are not UTF-8. Who uses a text asks defect_of_text().
+// Accepts what RFC 8259 allows at any depth, in one bit of memory per level, plus NaN, Infinity and
+// -Infinity, which Python's json writes. A number beyond double is infinite. Texts are passed on as
+// written, so that one nobody needs causes no failure: half of a surrogate pair as its three bytes,
+// and bytes that are not UTF-8. Users of a text call defect_of_text().
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ namespace mpt {
 
 using JsonSax = nlohmann::json_sax<nlohmann::json>;
 
-// Throws Error with the column, what was expected and what was found. What the events return is
-// not looked at.
+// Throws Error with the column, what was expected and what was found. Ignores the return values of
+// the events.
 void scan_json(std::string_view text, JsonSax& events);
 
-// Why it is not UTF-8, to follow the name of a field: "has half of a surrogate pair ..."; "" if it
-// is.
+// Why the text is not UTF-8, phrased to follow a field's name: "has half of a surrogate pair ...";
+// "" if it is.
 std::string defect_of_text(std::string_view text);
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-// Everything that is wrong with an input, to be reported in one Error.
+// Collects everything wrong with an input, to be reported in a single Error.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ using Problems = std::vector<std::string>;
 
 // Throws one Error that lists all problems, if there are any.
 void throw_problems(const Problems& problems);
-// Where problems are added: nobody reads more than some, and files may have very many.
+// For use while collecting: throws once there are many, since nobody reads them all.
 void throw_many_problems(const Problems& problems);
 
 }  // namespace mpt

@@ -1,5 +1,5 @@
-// What the operands of attention's products are packed as, and the products themselves. Each kind
-// of numbers packs a tile of kTile tokens of a head, [kTile, D], in up to three ways:
+// Packed operands of attention's GEMMs, and the GEMMs themselves. Each kind of numbers packs a tile
+// of kTile tokens of a head, [kTile, D], in up to three ways:
 //
 //   rows     of A, whose terms are dimensions:  scores [kTile, kTile] = alpha rows columns
 //   columns  of B, whose terms are dimensions
@@ -7,15 +7,14 @@
 //
 // and has
 //
-//   Word                      a packed element, of 4 bytes
-//   kScalesRows               rows of queries are scaled when they are packed, else their scores
-//   kRowsAreTerms             rows and terms are packed alike: one of them is enough
-//   row_words, column_words, term_words    of a tile
+//   Word                      a packed element, 4 bytes
+//   kScalesRows               rows of queries are scaled when packed; otherwise, their scores are
+//   kRowsAreTerms             rows and terms have the same packing: one of them is enough
+//   row_words, column_words, term_words    per tile
 //   kHeldWords                scratch of add()
-//   Session                   a thread has one while it calls scores() and add()
+//   Session                   held by a thread while it calls scores() and add()
 //
-// Scores and sums are FP32. Dimensions are padded with zeros to Padded::dim, tokens to a whole
-// tile.
+// Scores and sums are FP32. Dimensions are zero-padded to Padded::dim, tokens to a whole tile.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +25,8 @@
 #include "device/attention.h"
 #include "device/cpu/gemm_kernel.h"
 #include "device/cpu/gemm_numbers.h"
+#include "device/cpu/tile_gemm.h"
+#include "device/cpu/transpose_block.h"
 
 namespace mpt {
 
@@ -48,12 +49,12 @@ struct HeadSlice {
   int64_t stride;
 };
 
-// Tokens of a tile that exist.
+// Number of tokens in a tile.
 inline int64_t tokens_of_tile(const AttentionShape& s, int64_t first) {
   return std::clamp<int64_t>(s.seq_len - first, 0, kTile);
 }
 
-// Which scores a tile lacks on the diagonal of causal attention: those of keys after the query.
+// Whether a tile on the diagonal of causal attention omits the scores of keys after the query.
 enum class Diagonal : uint8_t { kNo, kYes };
 
 // Scores [queries, keys] as A, or transposed.
@@ -138,7 +139,7 @@ struct Fp32Tiles {
 
 // --- pairs of BF16 numbers -----------------------------------------------------------------------
 
-// Inputs are BF16 as they are, scores are rounded to it before they are multiplied again.
+// Inputs are already BF16; scores are rounded to it before they are multiplied again.
 template <class Instruction>
 struct PairTiles {
   using Word = Bf16Pair;
@@ -198,7 +199,7 @@ struct PairTiles {
     for (int64_t column = 0; column < dim; column += kColumns)
       for (int64_t row = 0; row < kTile; row += kRows) {
         const int64_t height = std::min<int64_t>(kRows, kTile - row);
-        // Of the pairs of this row's scores, those that are not zeros for all of its group.
+        // Range of this row's score pairs that are not zero for its whole group.
         const int64_t begin = whole || rows ? 0 : row / 2 / kStep * kStep,
                       end = whole || !rows ? kScorePairs : align_up((row + height + 1) / 2, kStep);
         multiply(

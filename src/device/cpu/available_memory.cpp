@@ -17,21 +17,21 @@ struct GroupFiles {
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"},
     kVersion2{"memory.max", "memory.current", "inactive_file"};
-constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 has a number for it
+constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 uses a number for it
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Nothing for "max", and for what is missing.
+// nullopt for "max" and for missing text.
 std::optional<int64_t> number_in(std::string_view text) {
   int64_t value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   return fault == std::errc() && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-// Of a line "key number".
+// Reads the number from a line "key number".
 std::optional<int64_t> number_of(const std::string& lines, std::string_view key) {
   std::istringstream stream(lines);
   for (std::string line; std::getline(stream, line);)
@@ -52,7 +52,8 @@ std::optional<int64_t> least_of(std::optional<int64_t> a, std::optional<int64_t>
   return a && b ? std::min(*a, *b) : a ? a : b;
 }
 
-// Of a group and those above it. In a container its own is the top, whatever its path says.
+// Minimum over a group and its ancestors. In a container, its own group is at the top, whatever its
+// path says.
 std::optional<int64_t> left_on_path(const std::string& top, std::string path,
                                     const GroupFiles& files) {
   std::optional<int64_t> left = left_in(top, files);

@@ -1,4 +1,4 @@
-// Memory that this process may still take.
+// Memory that this process can still allocate.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace mpt {
 
-// Bytes available without swapping, as the kernel reports them, or what the process's control
-// groups leave of them, as in a container or a Slurm job; all memory if the kernel reports nothing.
+// Bytes available without swapping, as reported by the kernel, or as much of them as the process's
+// control groups leave, as in a container or a Slurm job; all memory if the kernel reports nothing.
 int64_t available_memory();
 
-// What the control groups leave, the tightest of them; nothing if none has a limit. `groups`: the
-// text of /proc/self/cgroup; `mount`: where both versions of control groups are mounted,
-// /sys/fs/cgroup. Files in the page cache that are not in use do not count as taken.
+// Memory left by the tightest control group; nullopt if none has a limit. `groups`: the text of
+// /proc/self/cgroup; `mount`: where both versions of control groups are mounted, /sys/fs/cgroup.
+// Unused files in the page cache do not count as taken.
 std::optional<int64_t> memory_left_by_groups(std::string_view groups, const std::string& mount);
 
 }  // namespace mpt

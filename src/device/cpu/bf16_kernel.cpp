@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The instructions are asked for at run time, whatever the build is for.
+// The instructions are detected at run time, whatever the build targets.
 #define MPT_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512bf16")))
 #define MPT_AMX_BF16 __attribute__((target("avx512f,amx-tile,amx-bf16")))
 #endif
@@ -22,7 +22,7 @@ namespace mpt {
 #if defined(__x86_64__)
 namespace {
 
-// d (+)= alpha sums, a row of it.
+// d (+)= alpha sums, for one row.
 __attribute__((target("avx512f"))) inline void add_row(const PairKernelCall& call, int64_t row,
                                                        int vector, __m512 sums) {
   float* const d = call.d + row * call.ldd + int64_t{vector} * kPairLanes;
@@ -63,7 +63,7 @@ MPT_AVX512_BF16 void avx512_kernel(const PairKernelCall& call) {
     for (int v = 0; v < kVectors; ++v) add_row(call, i, v, sums[i][v]);
 }
 
-// Of each number of rows, and within it of each number of vectors.
+// One per number of rows and, within it, per number of vectors.
 using Kernel = void (*)(const PairKernelCall&);
 constexpr auto kAvx512Kernels = []<int... kKernel>(std::integer_sequence<int, kKernel...>) {
   return std::array<Kernel, sizeof...(kKernel)>{
@@ -84,12 +84,12 @@ static_assert(sizeof(TileShapes) == 64);
 
 constexpr int64_t kAmxColumns = pair_columns(kAmxVectors), kPanelBytes = kAmxColumns * 4;
 
-// Their whole content has to be in memory: GCC 12 believes that the instruction reads less.
+// All of it must be in memory: GCC 12 believes that the instruction reads less.
 constexpr TileShapes kTileShapes;
 MPT_AMX_BF16 void set_tile_shapes() { _tile_loadconfig(&kTileShapes); }
 MPT_AMX_BF16 void release_tiles() { _tile_release(); }
 
-// The sums of tiles 0 to 3, [2 x 2] of 16 x 16, to `sums` [kAmxRows, kAmxColumns].
+// Stores the sums of tiles 0 to 3, [2 x 2] of 16 x 16, to `sums` [kAmxRows, kAmxColumns].
 MPT_AMX_BF16 void store_tiles(float* sums) {
   _tile_stored(0, sums, kPanelBytes);
   _tile_stored(1, sums + kPairLanes, kPanelBytes);
@@ -124,7 +124,7 @@ MPT_AMX_BF16 void multiply_tiles(const PairKernelCall& call) {
   }
 }
 
-// --- what there is -------------------------------------------------------------------------------
+// --- detection -----------------------------------------------------------------------------------
 
 bool processor_has_avx512_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -139,7 +139,7 @@ bool processor_has_amx_bf16() {
          (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
 }
 
-// Linux lets a process use the tiles' registers only after it asked (arch_prctl(2), since 5.16).
+// Linux requires a process to request the tile registers before use (arch_prctl(2), since 5.16).
 bool system_grants_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

@@ -1,7 +1,7 @@
-// Kernels of GEMMs by instructions that multiply pairs of BF16 numbers: those of a few rows of A by
-// a panel of columns of B, both packed (bf16_packing.h).
+// GEMM kernels built on instructions that multiply pairs of BF16 numbers: a few rows of A times a
+// panel of columns of B, both packed (bf16_packing.h).
 //
-// docs/numerics.md "Products of BF16 numbers" says what they compute.
+// For the results see docs/numerics.md "Products of BF16 numbers".
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,23 @@
 
 namespace mpt {
 
-// Two neighbouring terms of a row of A or a column of B, the first one in the low half.
+// Two adjacent terms of a row of A or a column of B, the first one in the low half.
 using Bf16Pair = uint32_t;
 
-inline constexpr int64_t kPairDepth = 512;    // terms that a call sums at most
-inline constexpr int64_t kPairsPerTile = 16;  // packed terms are a multiple of as many pairs
-inline constexpr int kPairLanes = 16;         // columns of a vector
+inline constexpr int64_t kPairDepth = 512;    // most terms that a call sums
+inline constexpr int64_t kPairsPerTile = 16;  // packed terms are padded to a multiple of this many
+                                              // pairs
+inline constexpr int kPairLanes = 16;         // columns per vector
 
-// The largest tile of a kernel, in rows and vectors of columns. That of vdpbf16ps is the one of 24
-// sums that loads least: its loads, not its sums, are what a tile of 14 x 2 waits for on Zen 4.
+// A kernel's largest tile, in rows and vectors of columns. For vdpbf16ps it is the tile of 24 sums
+// with the fewest loads: on Zen 4 a tile of 14 x 2 is bound by its loads, not its sums.
 inline constexpr int kAvx512Rows = 6, kAvx512Vectors = 4;
 inline constexpr int kAmxTileRows = 16, kAmxRows = 2 * kAmxTileRows, kAmxVectors = 2;
 constexpr int64_t pair_columns(int vectors) { return int64_t{vectors} * kPairLanes; }
 
-// Of packed rows; not a power of two, so that they do not compete for a few sets of L1.
+// Stride of packed rows; not a power of two, so that they do not compete for a few sets of L1.
 inline constexpr int64_t kPairRowStride = kPairDepth / 2 + 16;
-inline constexpr int64_t kPairsPerLine = 8;  // a line is prefetched every so many pairs
+inline constexpr int64_t kPairsPerLine = 8;  // one cache line is prefetched per this many pairs
 
 // Rows of A, packed: pair p of row r is data[r row_stride + p pair_stride].
 struct PairRows {
@@ -39,11 +40,11 @@ struct PairRows {
 };
 
 struct PairKernelCall {
-  int rows;           // 1 to the kernel's most
-  int vectors;        // of columns: 1 to the kernel's most
-  PairRows a;         // for AMX pair_stride is 1, and it reads as many rows as make whole tiles
+  int rows;           // 1 to the kernel's maximum
+  int vectors;        // number of column vectors: 1 to the kernel's maximum
+  PairRows a;         // for AMX, pair_stride is 1, and reads extend to whole tiles of rows
   const Bf16Pair* b;  // [pairs, columns of the kernel's most vectors]
-  int64_t pairs;      // for AMX a multiple of kPairsPerTile
+  int64_t pairs;      // for AMX, a multiple of kPairsPerTile
   float alpha;
   Accumulate accumulate;
   float* d;  // [rows, vectors * kPairLanes]: alpha A B, added to d or replacing it
@@ -55,13 +56,13 @@ struct PairKernelCall {
 void run_avx512_kernel(const PairKernelCall& call);
 void run_amx_kernel(const PairKernelCall& call);
 
-// Rounds numbers to BF16 as VCVTNEPS2BF16 does: to nearest, those below the normal ones to zero.
-// Needs AVX512_BF16. First of `count` pairs of neighbours; then of numbers above one another in
-// x [rows, columns], to [rows / 2, columns]. Both counts are multiples of 16, rows of 2.
+// Rounds numbers to BF16 like VCVTNEPS2BF16: to nearest, subnormals to zero. Needs AVX512_BF16. The
+// first takes `count` pairs of horizontal neighbours; the second pairs vertical neighbours in x
+// [rows, columns] and writes [rows / 2, columns]. Both counts are multiples of 16, rows of 2.
 void round_neighbours(const float* x, int64_t count, Bf16Pair* to);
 void round_rows(const float* x, int64_t rows, int64_t columns, Bf16Pair* to);
 
-// What a thread needs around calls of run_amx_kernel(): the shape of its tiles.
+// Sets the shape of a thread's tiles; required around calls of run_amx_kernel().
 class AmxTiles {
  public:
   AmxTiles();

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "device/cpu/gemm_elements.h"
+#include "device/cpu/transpose_block.h"
 
 namespace mpt {
 namespace {
@@ -15,7 +16,7 @@ void require_exact(DType type) {
   check(is_exact_in_bf16(type), "{} is not exact in bf16", name_of(type));
 }
 
-// Of an element whose value is exact in BF16.
+// For an element whose value is exact in BF16.
 template <class Element>
 Bf16Pair bits_of(typename Element::Stored x) {
   return std::bit_cast<uint32_t>(Element::value(x)) >> 16;
@@ -26,8 +27,8 @@ Bf16Pair pair_of(typename Element::Stored first, typename Element::Stored second
   return bits_of<Element>(first) | bits_of<Element>(second) << 16;
 }
 
-// Neighbours of one row, which holds `terms`, to `count` pairs, the last of them padded. `from` may
-// be null where there are no terms.
+// Packs neighbours in one row of `terms` elements to `count` pairs, padding the last. `from` may be
+// null if there are no terms.
 template <class Element>
 void pairs_of_neighbours(const typename Element::Stored* from, int64_t terms, int64_t count,
                          Bf16Pair* to) {
@@ -42,7 +43,7 @@ void pairs_of_neighbours(const typename Element::Stored* from, int64_t terms, in
   for (int64_t p = whole; p < count; ++p) to[p] = 2 * p < terms ? bits_of<Element>(from[2 * p]) : 0;
 }
 
-// Of elements above one another in the rows of terms 2p and 2p + 1; missing terms are zeros.
+// Packs vertical neighbours, in the rows of terms 2p and 2p + 1; missing terms are zeros.
 template <class Element>
 void pairs_of_rows(const Tensor& block, int64_t p, int64_t column, int64_t count, Bf16Pair* to) {
   const auto* first = row_of<Element>(block, std::min(2 * p, block.rows - 1)) + column;
@@ -94,8 +95,8 @@ void pack_rows_of_terms(const Tensor& block, int64_t rows, int64_t pairs, int64_
     }
 }
 
-// A [terms, rows], the rows of each group together. Copies a whole kTogether where there are as
-// many rows, which is faster; the kernel ignores those of the next group.
+// A [terms, rows], with the rows of each group together. Copies a whole kTogether if that many rows
+// exist, which is faster; the kernel ignores those of the next group.
 template <class Element>
 void pack_groups_of_terms(const Tensor& block, const EvenParts& groups, int64_t pairs,
                           Bf16Pair* to) {

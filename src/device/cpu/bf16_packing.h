@@ -9,19 +9,20 @@
 
 namespace mpt {
 
-// Whether an operand can be packed so.
+// Whether an operand can be packed this way.
 constexpr bool is_exact_in_bf16(DType dtype) { return dtype == DType::kBF16 || is_fp8(dtype); }
 
-// Pairs that are packed for so many terms.
+// Number of pairs packed for this many terms.
 constexpr int64_t packed_pairs(int64_t terms) { return align_up((terms + 1) / 2, kPairsPerTile); }
 
-// Rows of A with up to kPairDepth terms, in groups of up to `rows_of_group` for the kernel, and
-// rows of zeros after them, so that all groups have what makes their tiles whole.
+// Rows of A with up to kPairDepth terms, in groups of up to `rows_of_group` for the kernel,
+// followed by zero rows that complete the tiles of every group.
 class PackedPairRows {
  public:
-  // Rows of small groups of a transposed A lie together, pair by pair: it takes no transposing.
+  // Small groups of a transposed A keep their rows together, pair by pair, which avoids
+  // transposing.
   static constexpr int64_t kTogether = 8;
-  static constexpr int64_t kWordsTogether = kPairDepth / 2 * kTogether + 16;  // of a group
+  static constexpr int64_t kWordsTogether = kPairDepth / 2 * kTogether + 16;  // per group
 
   static constexpr int64_t padded(int64_t rows) {
     return align_up(rows, kAmxTileRows) + kAmxTileRows;
@@ -30,7 +31,7 @@ class PackedPairRows {
     return std::max(padded(rows) * kPairRowStride, rows / rows_of_group * kWordsTogether);
   }
 
-  // `words` has as many as words() says of the most rows packed, whole groups.
+  // `words` must hold words() for the most rows packed, in whole groups.
   PackedPairRows(int64_t rows_of_group, Bf16Pair* words)
       : rows_of_group_(rows_of_group), words_(words) {}
   void pack(const Factor& a, IndexRange rows, IndexRange terms);
@@ -47,16 +48,16 @@ class PackedPairRows {
   bool together_ = false;
 };
 
-// Packs a block of A, `rows` rows `stride` apart. What the block lacks of rows and terms are zeros.
+// Packs a block of A, `rows` rows `stride` apart. Missing rows and terms become zeros.
 void pack_pair_rows(const Factor& block, int64_t rows, int64_t pairs, int64_t stride, Bf16Pair* to);
 
-// Packs a block of B in panels of `width` columns, a multiple of kBlock: panel p at
-// to + p * pairs * width. What the block lacks of columns and terms are zeros.
+// Packs a block of B in panels of `width` columns, a multiple of kBlock: panel p at to + p * pairs
+// * width. Missing columns and terms become zeros.
 void pack_pair_panels(const Factor& block, int64_t columns, int64_t pairs, int64_t width,
                       Bf16Pair* to);
 
-// Scores x [rows, columns], rounded (round_rows()), as transposed rows of A: in the order of the
-// scores, or row after row.
+// Converts scores x [rows, columns], rounded (round_rows()), to transposed rows of A: in score
+// order, or row after row.
 PairRows round_columns_together(const float* x, int64_t rows, int64_t columns, Bf16Pair* to);
 PairRows round_columns_apart(const float* x, int64_t rows, int64_t columns, Bf16Pair* to);
 

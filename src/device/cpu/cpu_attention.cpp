@@ -18,10 +18,10 @@ namespace mpt {
 namespace {
 
 constexpr float kPaddedLse =
-    1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
+    1e30f;  // log-sum-exp of rows beyond T: makes their probabilities exactly 0
 
-// A score that counts for nothing beside any other, but is a number: a query may see no key of the
-// first tiles, and what these leave is multiplied by 0 as soon as it sees one.
+// A score negligible next to any other, but finite: a query may see no key of the first tiles, and
+// what these contribute is multiplied by 0 as soon as it sees one.
 constexpr float kUnseen = std::numeric_limits<float>::lowest();
 
 // A query head of a sequence; `row` is its row among all heads of all sequences.
@@ -65,8 +65,8 @@ void store_rows(const float* source, int64_t first, int64_t rows, const Attentio
   }
 }
 
-// Calls f<kColumns>(row) for every group of rows of a tile that needs kColumns columns: in a
-// diagonal tile the columns after those are not needed.
+// Calls f<kColumns>(row) for every group of rows of a tile that needs kColumns columns: a diagonal
+// tile does not need the columns after those.
 template <class F>
 void for_row_groups(bool diagonal, const F& f) {
   static_assert(kTile == 4 * kTileColumns);
@@ -79,22 +79,22 @@ void for_row_groups(bool diagonal, const F& f) {
   }
 }
 
-// Sets the elements above the diagonal to `value`, within the vectors that are used.
+// Sets the elements above the diagonal to `value`, within the vectors used.
 void fill_above_diagonal(float* tile, float value) {
   for (int64_t r = 0; r < kTile; ++r)
     std::fill(tile + r * kTile + r + 1, tile + r * kTile + align_up(r + 1, kTileColumns), value);
 }
 
-// What the queries of a sequence see.
+// The keys seen by the queries of a sequence.
 class SeenKeys {
  public:
-  // `beginnings`: of all sequences, or none.
+  // `beginnings`: for all sequences, or empty.
   SeenKeys(const Tensor& beginnings, const AttentionShape& s, int64_t sequence)
       : begin_(beginnings.data == nullptr ? nullptr
                                           : beginnings.as<int32_t>() + sequence * s.seq_len),
         tokens_(s.seq_len) {}
 
-  // The first key tile that queries from q on see: documents never begin earlier for later ones.
+  // First key tile seen by queries from q on: documents never begin earlier for later queries.
   [[nodiscard]] int64_t first_tile(int64_t q) const {
     return begin_ == nullptr ? 0 : begin_[q] / kTile * kTile;
   }
@@ -110,7 +110,7 @@ class SeenKeys {
   int64_t tokens_;
 };
 
-// A few rows of a tile, kColumns wide: enough to hide latency, few enough for the registers.
+// A few rows of a tile, kColumns wide: enough to hide latency, few enough to fit in registers.
 template <int kColumns>
 struct Rows {
   static constexpr int kInRow = kColumns / kTileLanes, kTogether = kTileRegisters / 4,
@@ -123,7 +123,7 @@ struct Rows {
   static RowVectors<kAll> each(const float* numbers) {
     return RowVectors<kAll>::of_each([&](int i) { return RowVector{} + numbers[i / kInRow]; });
   }
-  // Stores the columns and zeros after them.
+  // Stores the columns, followed by zeros.
   static void store(const RowVectors<kAll>& x, float* tile) {
 #pragma GCC unroll 16
     for (int i = 0; i < kAll; ++i) tile_vector_at(tile + at(i)) = x.part[i];
@@ -145,8 +145,8 @@ struct Rows {
 };
 
 // Online softmax of a tile of scores: replaces scores by probabilities relative to each row's new
-// maximum, and rescales the sums and the outputs [kTile, dim] accumulated so far; the first tile
-// has none. Calls on_diagonal(row) for every row of a diagonal tile.
+// maximum, and rescales the sums and outputs [kTile, dim] accumulated so far; the first tile has
+// none. Calls on_diagonal(row) for every row of a diagonal tile.
 template <class F>
 void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, float* sum, float* out,
                   int64_t dim, const F& on_diagonal) {
@@ -192,7 +192,7 @@ class Carver {
  private:
   std::byte* next_;
 };
-// Bytes that a kind of scratch takes, which is made at null for this.
+// Size in bytes of a kind of scratch; found by carving it at null.
 template <class ScratchOfHead>
 int64_t bytes_of(const AttentionShape& s) {
   return reinterpret_cast<std::intptr_t>(ScratchOfHead(nullptr, s).end);
@@ -202,8 +202,8 @@ template <class Tiles>
 struct ForwardScratch {
   using Word = typename Tiles::Word;
   Word *columns, *terms;  // keys and values of all tokens
-  Word *rows, *held;      // of a tile: queries, scores
-  float *out, *scores;    // of a tile
+  Word *rows, *held;      // per tile: queries, scores
+  float *out, *scores;    // per tile
   std::byte* end;
   ForwardScratch(std::byte* base, const AttentionShape& s) {
     const Padded p(s);
@@ -265,11 +265,11 @@ void forward_head(const AttentionForward& call, int64_t task, std::byte* scratch
 template <class Tiles>
 struct BackwardScratch {
   using Word = typename Tiles::Word;
-  Word *query_rows, *query_terms, *d_out_rows, *d_out_terms;  // of all tokens
-  float *d_queries, *log_sum_exp, *delta;                     // of all tokens
-  Word *key_columns, *key_terms, *value_columns, *held;       // of a tile
-  float *probabilities, *d_scores;                            // of a tile
-  // Of a tile where one query head reads the keys; with several, of all tokens, for their sum.
+  Word *query_rows, *query_terms, *d_out_rows, *d_out_terms;  // for all tokens
+  float *d_queries, *log_sum_exp, *delta;                     // for all tokens
+  Word *key_columns, *key_terms, *value_columns, *held;       // per tile
+  float *probabilities, *d_scores;                            // per tile
+  // Per tile if only one query head reads the keys; otherwise for all tokens, to sum over heads.
   float *d_keys, *d_values;
   std::byte* end;
 
@@ -294,8 +294,8 @@ struct BackwardScratch {
   }
 };
 
-// The order of a simd reduction depends on the width of vectors: a package, whose levels have the
-// same bits, adds in the order of the terms.
+// The order of a simd reduction depends on the vector width. A package, whose instruction-set
+// levels must agree to the bit, adds in term order.
 #if defined(MPT_PORTABLE_BITS)
 #define MPT_SUM_INTO_DELTA
 #else
@@ -339,7 +339,7 @@ void score_gradients(const BackwardScratch<Tiles>& w, int64_t q, bool diagonal,
   });
 }
 
-// Where the gradients of a tile of keys and values are summed, and whether nothing is there yet.
+// Where the gradients of a tile of keys and values are summed, and whether it is still empty.
 struct KeySums {
   float *d_keys, *d_values;
   bool empty;
@@ -374,8 +374,8 @@ void backward_tile(const BackwardScratch<Tiles>& w, const KeySums& sums, const S
              sums.d_keys);
 }
 
-// The gradients of a query head, and its part in those of its keys and values; the last of their
-// readers stores these.
+// Computes the gradients of a query head and its contribution to those of its keys and values,
+// which their last reader stores.
 template <class T, class Tiles>
 void backward_head(const AttentionBackward& call, const QueryHead& head,
                    const BackwardScratch<Tiles>& w) {
@@ -418,7 +418,7 @@ void backward_head(const AttentionBackward& call, const QueryHead& head,
   }
 }
 
-// All query heads that read a head of keys and values.
+// Processes all query heads that read a key/value head.
 template <class T, class Tiles>
 void backward_readers(const AttentionBackward& call, int64_t task, std::byte* scratch) {
   const AttentionShape& s = call.shape;
@@ -433,8 +433,8 @@ int64_t bytes_per_thread(const AttentionShape& s) {
                   kAlignment);
 }
 
-// Calls f.operator()<T, Tiles>() with the type of the tensors and the numbers that tiles of them
-// are multiplied as.
+// Calls f.operator()<T, Tiles>() with the tensors' type and the numbers that their tiles are
+// multiplied as.
 template <class F>
 auto with_tiles(DType storage, Bf16Products products, const F& f) {
   if (storage == DType::kF32) return f.template operator()<float, Fp32Tiles>();

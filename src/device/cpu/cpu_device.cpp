@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "core/check.h"
-#include "core/progress.h"
-#include "core/text.h"
+#include "core/text/counted.h"
+#include "core/text/units.h"
 #include "device/backends.h"
 #include "device/cpu/available_memory.h"
 #include "device/cpu/cpu_kernels.h"
@@ -54,10 +54,10 @@ class CpuAllocator final : public Allocator {
   // page.
   static constexpr size_t kLargestRegion = size_t{1} << 30;
 
-  // Maps a region for size bytes; false if there is no memory.
+  // Maps a region for size bytes; returns false if out of memory.
   bool reserve(size_t size) {
     size = static_cast<size_t>(align_up(static_cast<int64_t>(size), kHugePage));
-    const size_t mapped = size + kHugePage;  // to cut from, at a huge page's begin
+    const size_t mapped = size + kHugePage;  // extra, to align to a huge page
     void* const address =
         mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) return false;
@@ -73,8 +73,8 @@ class CpuAllocator final : public Allocator {
 
   MemoryUse use_;
   std::vector<std::span<std::byte>> regions_;
-  std::span<std::byte> room_;  // at the end of the last of them
-  size_t reserved_ = 0;        // bytes of all
+  std::span<std::byte> room_;  // unused end of the last region
+  size_t reserved_ = 0;        // total bytes mapped
 };
 
 std::string processor_name() {

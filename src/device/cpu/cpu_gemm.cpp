@@ -15,7 +15,7 @@ namespace mpt {
 namespace {
 
 // Arranges the threads as a grid over D. Each thread computes one rectangle and packs its own
-// operands; the grid with the shortest rectangle edges is chosen.
+// operands; the grid with the shortest rectangle edges wins.
 struct Grid {
   int64_t rows = 1, columns = 1;
 
@@ -36,7 +36,7 @@ IndexRange columns_of_panels(IndexRange panels, int64_t n) {
           std::min(panels.end * Numbers::kColumns, n)};
 }
 
-// Scratch of a thread for a call, in words of 4 bytes.
+// A thread's scratch for a call, in 4-byte words.
 struct Workspace {
   int64_t rows, panels, sums = 0;
 
@@ -56,7 +56,8 @@ struct Workspace {
 
 float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
 
-// to = before + alpha sums; just alpha sums if `before` is null. The usual count has its own loop.
+// to = before + alpha sums, or just alpha sums if `before` is null. The usual count has its own
+// loop.
 template <int64_t kUsual, class From, class To>
 void add_sums(const float* sums, float alpha, int64_t count, const From* before, To* to) {
   const auto add = [&](int64_t n) {
@@ -112,8 +113,7 @@ class RectangleGemm {
     return columns_of_panels<Numbers>(panels_[block], d_.cols);
   }
 
-  // The operands packed after this block of A: the next block of A, and a share of the next block
-  // of B.
+  // Operands packed after this block of A: the next block of A, and a share of the next block of B.
   [[nodiscard]] PanelPrefetch panels_to_prefetch(int64_t row_block, int64_t column_block,
                                                  int64_t part) const {
     PanelPrefetch memory;
@@ -159,7 +159,7 @@ class RectangleGemm {
 
   struct Tile {
     int64_t row, column, rows;
-    IndexRange block;  // of columns
+    IndexRange block;  // columns
     int64_t part;
     int64_t columns = 0;
   };
@@ -185,7 +185,7 @@ class RectangleGemm {
     for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kColumns, tile, r);
   }
 
-  // Prefetches what add_row() will read and write.
+  // Prefetches the memory that add_row() will read and write.
   void prefetch_rows(const Tile& tile) const {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t at = (tile.row + r) * d_.stride + tile.column;
@@ -233,7 +233,7 @@ class RectangleGemm {
   float* sums_;
 };
 
-// For smaller GEMMs waking the threads takes longer than the GEMM.
+// Waking the threads takes longer than a smaller GEMM.
 constexpr double kFlopsForThreads = 2e6;
 
 template <class Numbers>
@@ -264,7 +264,7 @@ auto with_numbers(const GemmCall& call, Bf16Products products, const F& f) {
   return f.template operator()<Fp32Numbers>();
 }
 
-// What restore() may choose, where `wanted` is asked for.
+// Possible results of restore() if `wanted` is requested.
 std::vector<Bf16Products> possible_choices(Bf16Products wanted) {
   if (wanted != Bf16Products::kAuto) return {wanted};
   std::vector<Bf16Products> possible;

@@ -13,14 +13,14 @@
 namespace mpt {
 
 // Packs blocks of the operands as FP32, whatever their storage type, and multiplies them in
-// registers (gemm_kernel.h); or, if asked to, those of BF16 and FP8 as pairs of BF16 numbers, with
-// the processor's instructions for them (bf16_kernel.h, which has other sums than the following). A
-// BF16 result is rounded once.
+// registers (gemm_kernel.h). On request, packs BF16 and FP8 as pairs of BF16 numbers and uses the
+// processor's instructions for them (bf16_kernel.h; its sums differ from the following). A BF16
+// result is rounded once.
 //
 // D = alpha S_1 + alpha S_2 + ...: the k terms are cut into equal parts of at most kDepth. S_i is
-// the sum of part i in the order of its terms; the parts are added in order, each by a multiply-add
-// with alpha, the product of the operands' scale_inv. The bits depend on nothing else: not on the
-// number of threads, nor on vector width on machines with fused multiply-adds.
+// the sum of part i in term order; the parts are added in order, each by a multiply-add with alpha,
+// the product of the operands' scale_inv. The bits depend on nothing else: not on the number of
+// threads, nor on vector width on machines with fused multiply-adds.
 class CpuGemm final : public Gemm {
  public:
   // Requires that why_no_bf16_products() is empty.
@@ -29,11 +29,11 @@ class CpuGemm final : public Gemm {
   void run(const GemmCall& call) override;
   // The choice between kinds of products, unless it is kFma.
   [[nodiscard]] std::vector<GemmChoice> choices() const override;
-  // kAuto takes the stored one, kFma if none is, where the processor can.
+  // kAuto adopts the stored choice (kFma if there is none) if the processor supports it.
   void restore(std::span<const GemmChoice> choices) override;
-  // cpu_gemm_description(), and what sums products of BF16 numbers.
+  // cpu_gemm_description(), and how products of BF16 numbers are summed.
   [[nodiscard]] std::string description() const;
-  // What sums products of BF16 numbers: never kAuto, and what restore() may yet make of it.
+  // How products of BF16 numbers are summed: never kAuto; restore() may still change it.
   [[nodiscard]] Bf16Products products() const { return products_; }
   [[nodiscard]] std::span<const Bf16Products> possible_products() const { return possible_; }
 
@@ -41,18 +41,18 @@ class CpuGemm final : public Gemm {
   [[nodiscard]] int64_t scratch_bytes(const GemmCall& call) const;
 
   int threads_;
-  Bf16Products wanted_, products_;  // as asked for; without kAuto
+  Bf16Products wanted_, products_;  // as requested; with kAuto resolved
   std::vector<Bf16Products> possible_;
   Scratch scratch_;  // per thread: packed blocks, and partial sums if the result is not FP32
 };
 
-// The instruction set that GEMMs were compiled for: "own kernels for AVX-512, blocks of 14 x 32".
+// Instruction set that GEMMs were compiled for: "own kernels for AVX-512, blocks of 14 x 32".
 std::string cpu_gemm_description();
 
 // Each thread processes one (sequence, head) at a time, in 64 x 64 tiles with an online softmax
 // (FlashAttention's recurrence). Memory per thread is linear in the sequence length. Multiplies in
-// FP32, or BF16 tensors as `gemm` multiplies them: then probabilities and gradients of scores are
-// rounded to BF16 first (docs/numerics.md "Attention").
+// FP32, or BF16 tensors the way `gemm` does: then probabilities and gradients of scores are rounded
+// to BF16 first (docs/numerics.md "Attention").
 class CpuAttention final : public Attention {
  public:
   CpuAttention(int threads, const CpuGemm& gemm) : threads_(threads), gemm_(gemm) {}
@@ -67,7 +67,7 @@ class CpuAttention final : public Attention {
 
   int threads_;
   const CpuGemm& gemm_;
-  Scratch scratch_;  // of all threads
+  Scratch scratch_;  // for all threads
 };
 
 }  // namespace mpt

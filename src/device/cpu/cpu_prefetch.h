@@ -35,7 +35,7 @@ class RowPrefetch {
   std::array<RowMemory, kStreams> streams_;
 };
 
-// The CPU's group that prefetches the next row while it processes one.
+// The CPU's group that prefetches the next row while processing one.
 template <size_t kStreams>
 class RowGroup : public SerialGroup {
  public:
@@ -57,18 +57,17 @@ class RowGroup : public SerialGroup {
   RowPrefetch<kStreams>* next_;
 };
 
-// Prefetches matrices that will be read soon, a cache line at a time during other work: all lines
+// Prefetches matrices that will be read soon, one cache line at a time during other work: all lines
 // at once would evict from L1 what is needed now.
 class PanelPrefetch {
  public:
   static constexpr int kMostBlocks = 2;
 
-  // Adds a matrix that will be read row by row. At most kMostBlocks, prefetched in the order of
-  // these calls.
+  // Adds a matrix that will be read row by row. At most kMostBlocks; they are prefetched in the
+  // order of these calls.
   void follow(const Tensor& block);
-  [[nodiscard]] int64_t lines() const;  // of all blocks
-  // Writes the addresses of up to `count` next lines to `lines`; returns the end of what was
-  // written.
+  [[nodiscard]] int64_t lines() const;  // over all blocks
+  // Writes the addresses of up to `count` next lines to `lines`; returns the end of the output.
   const std::byte** take(int64_t count, const std::byte** lines);
 
  private:
@@ -81,7 +80,7 @@ class PanelPrefetch {
   std::array<Rows, kMostBlocks> blocks_;
   int count_ = 0, block_ = 0;
   const std::byte* line_ = nullptr;
-  int64_t lines_of_row_ = 0;  // left in the current row
+  int64_t lines_of_row_ = 0;  // remaining in the current row
 };
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-// Elements of a GEMM's operands, for code that packs them.
+// Element types of a GEMM's operands, for code that packs them.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ void kernel(const KernelCall& call) {
       for (int64_t v = 0; v < kVectors; ++v)
         add_product(sums[i][v], a[term * kTerm + i * kRow], of_b[v]);
   };
-  const float* row = call.d;  // of those whose lines were not asked for
+  const float* row = call.d;  // first row whose lines have not been prefetched
   int rows_left = kRows;
   int64_t term = 0;
   for (; term + kTermsPerLine <= call.depth; term += kTermsPerLine) {

@@ -1,5 +1,5 @@
-// Building blocks of CPU kernels: the machine's vectors, the GEMM's register tile, and small dense
-// GEMMs for the tiles of attention.
+// Building blocks of CPU kernels: native vectors, the GEMM's register tile, and small dense GEMMs
+// for the tiles of attention.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@
 
 namespace mpt {
 
-// Native vectors by the GCC/Clang vector extension, so all instruction sets share the source.
+// Native vectors by the GCC/Clang vector extension, so that all instruction sets share the source.
 #if defined(__AVX512F__)
 inline constexpr int kTileLanes = 16, kTileRegisters = 32;
 #elif defined(__aarch64__)
@@ -35,9 +35,9 @@ inline const TileVector& tile_vector_at(const float* x) {
   return *reinterpret_cast<const TileVector*>(x);
 }
 
-// a b + c rounded once, on machines with fused multiply-add, and on others if MPT_SOFTWARE_FMA asks
-// for the same bits there (cmake/MptPackage.cmake). Code that promises equal bits calls this by
-// name, because contraction of a * b + c depends on compiler options.
+// a b + c rounded once, on machines with fused multiply-add, and on others if MPT_SOFTWARE_FMA
+// requests the same bits there (cmake/MptPackage.cmake). Code that promises equal bits calls this
+// by name, because contraction of a * b + c depends on compiler options.
 #if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__) || defined(MPT_SOFTWARE_FMA)
 inline constexpr bool kTileFuses = true;
 #else
@@ -66,7 +66,7 @@ inline void add_product(TileVector& sum, float a, const TileVector& b) {
   sum += a * b;
 #endif
 }
-// a b + c for one number.
+// a b + c for scalars.
 inline float multiply_add(float a, float b, float c) {
   return kTileFuses ? std::fma(a, b, c) : a * b + c;
 }
@@ -76,7 +76,7 @@ inline float multiply_add(float a, float b, float c) {
 // Multiplies a few rows of A by a panel of columns of B, both packed, with sums in registers.
 //
 // A sum of up to kDepth terms is a chain of fused multiply-adds in term order, wherever its element
-// lies in a block, so the bits do not depend on vector width or block size (docs/numerics.md
+// is in a block, so the bits do not depend on vector width or block size (docs/numerics.md
 // "GEMMs").
 
 // Two vectors per row, and as many rows as leave registers for the operands: 14 x 32 sums with
@@ -109,44 +109,5 @@ struct KernelCall {
 
 // rows: 1 to kKernelRows; vectors: 1 to kKernelVectors.
 void run_kernel(int rows, int vectors, Transpose layout_of_a, const KernelCall& call);
-
-// --- small GEMMs for the tiles of attention ------------------------------------------------------
-
-// C (+)= A B with contiguous rows of B, summed in registers.
-//
-// A block of outputs uses three quarters of the vector registers, rows of B and one broadcast of A
-// the rest: 6 x 16 outputs with the 16 registers of AVX2, 8 x 48 or 6 x 64 with the 32 of AVX-512.
-
-// A[i][k] = a[i * row_stride + k * col_stride]: any layout, transposed ones included.
-struct TileA {
-  const float* data;
-  int64_t row_stride;
-  int64_t col_stride;
-};
-
-// Which part of a GEMM over a causal tile is needed: scores exist where the key is not after the
-// query.
-enum class Causal : uint8_t {
-  kNo,         // all of it
-  kOutput,     // columns of C up to the row's own; the others are undefined
-  kUpToRow,    // A[i][k] is 0 for k > i
-  kFromRowOn,  // A[i][k] is 0 for k < i
-};
-
-struct TileGemm {
-  int64_t m;  // any
-  int64_t n;  // a multiple of kTileColumns
-  int64_t k;
-  TileA a;         // [m, k]
-  const float* b;  // [k, n], rows ldb apart
-  int64_t ldb;
-  float* c;  // [m, n], rows ldc apart
-  int64_t ldc;
-  Causal causal = Causal::kNo;
-};
-
-inline constexpr int64_t kTileColumns = 16;
-
-void tile_gemm(Accumulate accumulate, const TileGemm& gemm);
 
 }  // namespace mpt

@@ -1,15 +1,14 @@
-// What the operands of a GEMM are packed as, and the kernel that multiplies them. Each kind of
-// numbers has
+// Packed number formats of a GEMM's operands, each with the kernel that multiplies them. Each has
 //
-//   Word                  a packed element, of 4 bytes
-//   kDepth                most terms of a part
+//   Word                  a packed element, 4 bytes
+//   kDepth                most terms per part
 //   kRows, kColumns       of the largest tile; kVectors vectors of kLanes columns
-//   kBlockRows            most rows of A that are packed together, in kRowWords words
-//   panel_words(terms)    words of a packed panel of kColumns columns
+//   kBlockRows            most rows of A packed together, in kRowWords words
+//   panel_words(terms)    words per packed panel of kColumns columns
 //   Rows                  packed rows: pack(), and groups() of them
 //   pack(b, ...)          packs panels
 //   run(rows, group, ...) multiplies a group of rows by a panel
-//   Session               a thread has one while it calls run()
+//   Session               held by a thread while it calls run()
 #pragma once
 
 #include <algorithm>
@@ -21,7 +20,7 @@
 
 namespace mpt {
 
-// A tile's sums, and where they go.
+// Scale and destination of a tile's sums.
 struct TileTarget {
   float alpha;
   Accumulate accumulate;
@@ -29,7 +28,7 @@ struct TileTarget {
   int64_t ldd;
 };
 
-// As FP32 numbers, whatever their storage type.
+// FP32 numbers, whatever the storage type.
 struct Fp32Numbers {
   using Word = float;
   static constexpr int64_t kDepth = mpt::kDepth, kRows = kKernelRows, kColumns = kPanelColumns,
@@ -56,8 +55,8 @@ struct Fp32Numbers {
   }
 };
 
-// An instruction for pairs of BF16 numbers: its kernel's largest tile, of what it needs its number
-// of pairs to be a multiple, and how it takes transposed scores of attention.
+// An instruction for pairs of BF16 numbers: its kernel's largest tile, the required multiple of the
+// number of pairs, and how it takes the transposed scores of attention.
 struct Avx512Bf16 {
   static constexpr int kRows = kAvx512Rows, kVectors = kAvx512Vectors;
   static constexpr int64_t kPairStep = 1;
@@ -77,7 +76,7 @@ struct AmxBf16 {
   }
 };
 
-// As pairs of BF16 numbers.
+// Pairs of BF16 numbers.
 template <class Instruction>
 struct Bf16Pairs {
   using Word = Bf16Pair;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/cpu/gemm_elements.h"
+#include "device/cpu/transpose_block.h"
 
 namespace mpt {
 namespace {
@@ -19,8 +20,8 @@ void pack_rows(const Tensor& block, float* to) {
     copy<Element>(row_of<Element>(block, row), block.cols, to + row * kRowStride);
 }
 
-// Copies term by term across all groups, following the memory layout. Copies a whole kTermStride
-// where enough columns exist, which is faster; the kernel ignores those of the next group.
+// Copies term by term across all groups, following the memory layout. Copies a whole kTermStride if
+// enough columns exist, which is faster; the kernel ignores those of the next group.
 template <class Element>
 void pack_terms(const Tensor& block, const EvenParts& groups, float* to) {
   IndexRange columns[kBlockRows / kKernelRows];

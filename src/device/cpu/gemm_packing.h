@@ -19,7 +19,7 @@ struct IndexRange {
 class EvenParts {
  public:
   EvenParts(IndexRange all, int64_t count) : all_(all), count_(count) {}
-  // The fewest parts of at most `most` each, at least one.
+  // The smallest number of parts of at most `most` elements each; at least one.
   static EvenParts of_at_most(IndexRange all, int64_t most) {
     return {all, std::max<int64_t>(1, (all.size() + most - 1) / most)};
   }
@@ -35,7 +35,7 @@ class EvenParts {
   int64_t count_;
 };
 
-// Block sizes: rows of A, chosen so that a packed block takes a part of L2, and columns of B.
+// Block sizes: rows of A, chosen so that a packed block takes a fraction of L2, and columns of B.
 inline constexpr int64_t kBlockRows = int64_t{8} * kKernelRows, kBlockColumns = 1024;
 
 // An operand, and whether its rows are terms: false for A [m,k] and transposed B [n,k], whose
@@ -44,7 +44,7 @@ struct Factor {
   Tensor matrix;
   bool terms_are_rows;
 
-  // The block of the GEMM's rows or columns `outer` and the terms `terms`.
+  // The block with rows or columns `outer` of the GEMM and terms `terms`.
   [[nodiscard]] Tensor block(IndexRange outer, IndexRange terms) const {
     return terms_are_rows
                ? matrix.row_range(terms.begin, terms.size()).columns(outer.begin, outer.size())
@@ -57,7 +57,7 @@ struct Factor {
 class PackedRows {
  public:
   static constexpr int64_t kGroupFloats =
-      kDepth * kTermStride + 16;  // of a group in the term-major layout
+      kDepth * kTermStride + 16;  // per group in the term-major layout
   static constexpr int64_t kFloats =
       std::max(kBlockRows * kRowStride, kBlockRows / kKernelRows * kGroupFloats);
 
@@ -74,45 +74,8 @@ class PackedRows {
   Transpose layout_ = Transpose::kNo;
 };
 
-// Packs up to kBlockColumns columns of B with up to kDepth terms in panels of kPanelColumns, the
-// last padded with zeros: panel p at floats + p * depth * kPanelColumns.
+// Packs up to kBlockColumns columns of B with up to kDepth terms in panels of kPanelColumns,
+// zero-padding the last: panel p at floats + p * depth * kPanelColumns.
 void pack_panels(const Factor& b, IndexRange columns, IndexRange terms, float* floats);
-
-// --- transposing in registers --------------------------------------------------------------------
-
-inline constexpr int kBlock = 8;
-using BlockRow = float __attribute__((vector_size(4 * kBlock), aligned(4), may_alias));
-
-// Transposes in place: interleaves the first half of the rows with the second, three times.
-inline void transpose_block(BlockRow (&rows)[kBlock]) {
-  for (int round = 0; round < 3; ++round) {
-    BlockRow next[kBlock];
-    for (int64_t i = 0; i < kBlock / 2; ++i) {
-      const BlockRow &a = rows[i], &b = rows[i + kBlock / 2];
-      next[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-      next[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-    std::copy_n(next, kBlock, rows);
-  }
-}
-
-// target[column][row] = value(source[row][column]) for a whole block. Only height rows and width
-// columns exist; the rest is filled with zeros. Strides in elements.
-template <class T, class F>
-MPT_ALWAYS_INLINE inline void transpose_block(const T* source, int64_t source_stride,
-                                              int64_t height, int64_t width, const F& value,
-                                              float* target, int64_t target_stride) {
-  BlockRow rows[kBlock] = {};
-  for (int64_t r = 0; r < height; ++r) {
-    const T* from = source + r * source_stride;
-    if (width == kBlock)
-      for (int64_t c = 0; c < kBlock; ++c) rows[r][c] = value(from[c]);
-    else
-      for (int64_t c = 0; c < width; ++c) rows[r][c] = value(from[c]);
-  }
-  transpose_block(rows);
-  for (int64_t c = 0; c < kBlock; ++c)
-    *reinterpret_cast<BlockRow*>(target + c * target_stride) = rows[c];
-}
 
 }  // namespace mpt

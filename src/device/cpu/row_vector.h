@@ -8,14 +8,16 @@
 
 #include "core/host_device.h"
 #include "core/scalar_math.h"
+#include "core/softmax_exp.h"
 #include "device/cpu/gemm_kernel.h"
+#include "device/cpu/tile_gemm.h"
 
 namespace mpt {
 
 using RowVector = TileVector;
 using RowBits = uint32_t __attribute__((vector_size(sizeof(RowVector))));
 
-// The maximum; b where a is NaN, as in max_of.
+// Maximum; b where a is NaN, as in max_of.
 inline RowVector larger(RowVector a, RowVector b) { return a > b ? a : b; }
 inline RowVector sum(RowVector a, RowVector b) { return a + b; }
 

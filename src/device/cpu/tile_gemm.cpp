@@ -1,3 +1,5 @@
+#include "device/cpu/tile_gemm.h"
+
 #include <algorithm>
 
 #include "device/cpu/gemm_kernel.h"

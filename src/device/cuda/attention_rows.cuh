@@ -1,5 +1,5 @@
-// Kernels of attention by GEMMs: a warp per row of scores, for softmax and its gradient, and sums
-// over the readers of a head of keys.
+// Kernels of attention by GEMMs: one warp per row of scores, for softmax and its gradient, and sums
+// over the readers of a key/value head.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@ constexpr int64_t kAccess = 16;  // bytes per access of a lane
 template <class T>
 constexpr int kPack = kAccess / int(sizeof(T));
 
-// Uses memcpy, because the same memory holds fp32 scores first and probabilities of the storage
-// type later.
+// Uses memcpy because the same memory holds fp32 scores first and probabilities of the storage type
+// later.
 template <class T>
 __device__ void load(const T* source, T (&target)[kAccess / sizeof(T)]) {
   memcpy(target, __builtin_assume_aligned(static_cast<const void*>(source), kAccess), kAccess);
@@ -61,15 +61,15 @@ struct SeenKeys {
 // The scores of a chunk of pairs: row r is token r % tokens of pair first_pair + r / tokens.
 struct ScoreRows {
   float*
-      scores;  // [rows, stride], scaled; replaced by probabilities of the storage type, at the row's start
+      scores;  // [rows, stride], scaled; then probabilities of the storage type, at the row's start
   int64_t rows, tokens, stride;
-  float* log_sum_exp;  // of the chunk's first pair
+  float* log_sum_exp;  // for the chunk's first pair
   int64_t log_sum_exp_stride;
-  const int32_t* document_begin;  // of the chunk's first sequence; null: every row is one document
+  const int32_t* document_begin;  // for the chunk's first sequence; null: every row is one document
   int64_t heads;                  // per sequence in this chunk
 
   [[nodiscard]] __device__ int64_t token(int64_t row) const { return row % tokens; }
-  // The keys that a row sees: from where its document begins to its own token.
+  // Keys seen by a row: from the beginning of its document to its own token.
   [[nodiscard]] __device__ SeenKeys seen(int64_t row) const {
     const int64_t t = token(row);
     if (document_begin == nullptr) return {0, t};
@@ -108,7 +108,7 @@ struct Normaliser {
     for (int i = 0; i < N; ++i) added += exp_of(x[i] - top);
     sum += added;
   }
-  // The logarithm of the whole row's sum of exponentials, in every lane.
+  // Logarithm of the whole row's sum of exponentials, in every lane.
   __device__ float log_sum_exp(const WarpGroup& group) const {
     const float highest = group.reduce_max(top);
     const float mine = sum * exp_of(top - highest);
@@ -116,8 +116,8 @@ struct Normaliser {
   }
 };
 
-// Loads N scores from column `col` on; those of keys that are not seen become -inf, so their
-// exponentials are 0.
+// Loads N scores from column `col` on; scores of unseen keys become -inf, so their exponentials are
+// 0.
 template <int N>
 __device__ void load_seen(const float* scores, int64_t col, const SeenKeys& seen, float (&x)[N]) {
   load_floats(scores + col, x);
@@ -125,7 +125,7 @@ __device__ void load_seen(const float* scores, int64_t col, const SeenKeys& seen
     for (int i = 0; i < N; ++i) x[i] = seen.contains(col + i) ? x[i] : -INFINITY;
 }
 
-// The first column of the round of a warp's lanes in which the seen keys begin.
+// First column of the round of a warp's lanes in which the seen keys begin.
 template <int N>
 __device__ int64_t first_round(const SeenKeys& seen) {
   constexpr int64_t kRound = int64_t{WarpGroup::kLanes} * N;
@@ -167,10 +167,10 @@ __global__ void __launch_bounds__(kThreadsPerBlock) softmax_kernel(ScoreRows r) 
   }
 }
 
-// dO and O of the chunk: row r's head starts at the token's row, head_dim columns wide.
+// dO and O of the chunk: row r's head starts at the token's row and is head_dim columns wide.
 template <class T>
 struct OutputRows {
-  const T *out, *d_out;  // of the chunk's first pair
+  const T *out, *d_out;  // for the chunk's first pair
   int64_t out_stride, d_out_stride;
   int64_t heads;  // per sequence in this chunk
   int64_t head_dim;
@@ -220,11 +220,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// Gradients of keys or values that each of their readers left, to be summed.
+// Per-reader gradients of keys or values, to be summed.
 template <class T>
 struct ReaderSums {
   const float* parts;                   // [sequences, heads, tokens, head_dim]
-  T* target;                            // of the chunk's first sequence and head of keys
+  T* target;                            // for the chunk's first sequence and key/value head
   int64_t sequence_step, token_stride;  // of target
   int64_t sequences, key_value_heads, readers, tokens, head_dim;
 

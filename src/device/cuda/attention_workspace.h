@@ -1,9 +1,9 @@
-// Scratch of cuDNN's attention, and how sequences share it out; needs neither cuDNN nor a GPU.
+// Scratch of cuDNN's attention, and how sequences share it; needs neither cuDNN nor a GPU.
 //
 // The deterministic backward pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so
 // sequences are processed in groups whose scratch stays within kAttentionWorkspaceBytes. The other
-// one adds to dQ in FP32, [B, H, T, D]. Within documents both passes need a bias beside it
-// (document_bias.h), and go by the same groups.
+// one adds to dQ in FP32, [B, H, T, D]. Within documents both passes also need a bias
+// (document_bias.h), and use the same groups.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace mpt {
 constexpr int64_t kAttentionQueryTile = 64;
 constexpr int64_t kAttentionKeyTile = 128;
 
-// Limit for a group of sequences; a single one may exceed it. 1 GiB of dP, and what lies beside it
-// from 256 tokens on: with 16 heads of 1,024 tokens 32 sequences, not 31.
+// Limit for a group of sequences; a single one may exceed it. 1 GiB of dP, plus what accompanies it
+// from 256 tokens on: with 16 heads of 1,024 tokens this gives 32 sequences, not 31.
 constexpr int64_t kAttentionWorkspaceBytes = (int64_t{1} << 30) + (int64_t{1} << 24);
 
-// Bytes of a backward pass's workspace for all sequences of the shape at once: what cuDNN 9.19
-// requests on Hopper, rowsum(dO O) [B,H,T] in fp32 and dP or dQ, and with grouped queries dK and dV
-// of every query head in bf16. The deterministic pass takes less on Ampere and Blackwell, the other
+// Size of a backward pass's workspace for all sequences of the shape at once, as requested by cuDNN
+// 9.19 on Hopper: rowsum(dO O) [B,H,T] in fp32 and dP or dQ, and with grouped queries dK and dV of
+// every query head in bf16. The deterministic pass takes less on Ampere and Blackwell, the other
 // one up to twice as much on Ampere.
 constexpr int64_t attention_workspace(const AttentionShape& s,
                                       DeterministicAttention deterministic) {
@@ -38,7 +38,7 @@ constexpr int64_t attention_workspace(const AttentionShape& s,
   return s.batch * s.heads * (matrix + parts + s.seq_len * 4) + kFixed;
 }
 
-// With the bias of documents, which lies before it.
+// Includes the documents' bias, which precedes the workspace.
 constexpr int64_t attention_scratch(const AttentionShape& s, DeterministicAttention deterministic) {
   return document_bias_bytes(s) + attention_workspace(s, deterministic);
 }
@@ -52,22 +52,22 @@ constexpr int64_t most_attention_sequences(const AttentionShape& shape,
                              std::max<int64_t>(shape.batch, 1));
 }
 
-// Sequences in as few groups as the limit allows, whose sizes differ by one at most.
+// Splits sequences into as few groups as the limit allows; group sizes differ by at most one.
 struct AttentionGroups {
   int64_t sequences, count;
 
-  // Of the group; of `count`, the end of the last.
+  // First sequence of `group`; for `count`, the end of the last group.
   [[nodiscard]] constexpr int64_t first(int64_t group) const { return group * sequences / count; }
   [[nodiscard]] constexpr int64_t fewest_sequences() const { return sequences / count; }
   [[nodiscard]] constexpr int64_t most_sequences() const { return (sequences + count - 1) / count; }
 };
-// Of a shape that is not empty.
+// Requires a nonempty shape.
 constexpr AttentionGroups attention_groups(const AttentionShape& shape,
                                            DeterministicAttention deterministic) {
   const int64_t most = most_attention_sequences(shape, deterministic);
   return {.sequences = shape.batch, .count = (shape.batch + most - 1) / most};
 }
-// Of the forward pass, which over rows needs none.
+// For the forward pass, which needs no groups if attention is over rows.
 constexpr AttentionGroups forward_attention_groups(const AttentionShape& shape,
                                                    DeterministicAttention deterministic) {
   if (shape.scope == AttentionScope::kRow) return {.sequences = shape.batch, .count = 1};

@@ -1,5 +1,5 @@
-// Shared by kernels that work on rows: packs of neighbouring elements moved in one access, and
-// teams of warps that hold a row in registers.
+// Shared by kernels that work on rows: packs of adjacent elements moved in one access, and teams of
+// warps that hold a row in registers.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace mpt {
 // Largest access of a thread.
 inline constexpr int kPackBytes = 16;
 
-// Elements of T that fill one access.
+// Number of elements of T in one access.
 template <class T>
 inline constexpr int kPackOf = kPackBytes / int(sizeof(T));
 
@@ -76,8 +76,8 @@ inline bool packable(int64_t cols, int width, std::initializer_list<Tensor> tens
   return cols % width == 0;
 }
 
-// A sink for a kernel's results: rounds to Out and stores, `packs` packs per row. Other sinks may
-// do more.
+// Sink for a kernel's results: rounds to Out and stores, `packs` packs per row. Other sinks may do
+// more.
 template <class Out>
 struct RowStore {
   Out* data;
@@ -89,14 +89,14 @@ struct RowStore {
   }
 };
 
-// A sink that discards results.
+// Sink that discards results.
 struct NoStore {
   template <int N>
   MPT_HD void put(int64_t, int64_t, const Pack<float, N>&) const {}
 };
 
-// A sink for kernels whose teams of warps make rows, with a Writer for each thread. Of this one a
-// row is a tile of its own; others may do something with the rows of a tile when all have been put.
+// Sink for kernels whose teams of warps make rows, with one Writer per thread. Here every row is
+// its own tile; other sinks may process the rows of a tile once all have been put.
 template <class Sink>
 struct RowByRow {
   Sink sink;
@@ -108,12 +108,12 @@ struct RowByRow {
 
     __device__ Writer(const RowByRow& rows, int64_t) : sink(rows.sink) {}
     __device__ int tile_rows() const { return Team::kPerBlock; }
-    // A pack of a row, which is `in_tile` rows below the tile's first.
+    // Takes a pack of a row, which is `in_tile` rows below the tile's first.
     template <int N>
     __device__ void put(int64_t row, int /*in_tile*/, int pack, const Pack<float, N>& y) const {
       sink.put(row, pack, y);
     }
-    // Rows [first, end) have been put. All threads of the block call this and end().
+    // Called when rows [first, end) have been put. All threads of the block call this and end().
     __device__ void end_tile(int64_t /*first*/, int64_t /*end*/) const {}
     __device__ void end() const {}
   };
@@ -122,9 +122,9 @@ struct RowByRow {
 // --- row teams -----------------------------------------------------------------------------------
 
 // The warps that share a row and hold it in registers, a pack at a time: lane l of a team has packs
-// l, l + lanes, l + 2 lanes, ... of the row, so that accesses of neighbouring lanes are contiguous.
+// l, l + lanes, l + 2 lanes, ... of the row, so that accesses of adjacent lanes are contiguous.
 //
-// Teams of one warp share a block, eight per block; a larger team has a block of its own.
+// Teams of one warp share a block, eight per block; a larger team has its own block.
 template <int kWarps>
 struct RowTeam {
   static constexpr int kLanes = 32 * kWarps;
@@ -146,13 +146,13 @@ struct RowTeam {
       if (const int pack = k * kLanes + lane(); pack < packs) f(k, pack);
   }
 
-  // The sum over the team's lanes in a fixed order, returned to every lane. All lanes must call.
-  // `turn` must alternate between 0 and 1 from call to call, so that no lane overwrites what
-  // another still reads.
+  // Sum over the team's lanes in a fixed order, returned to every lane. All lanes must call. `turn`
+  // must alternate between 0 and 1 from call to call, so that no lane overwrites what another still
+  // reads.
   __device__ float sum(float x, int turn) const {
     return reduce(x, turn, [](float a, float b) { return a + b; });
   }
-  // Likewise the maximum; NaNs are ignored.
+  // Same for the maximum; NaNs are ignored.
   __device__ float max(float x, int turn) const {
     return reduce(x, turn, [](float a, float b) { return max_of(b, a); });
   }
@@ -176,12 +176,12 @@ struct RowTeam {
     return x;
   }
 
-  int lane_;  // once, so that a compiler sees that each_pack() has the same packs every time
+  int lane_;  // stored, so that the compiler sees that each_pack() has the same packs every time
 };
 
-// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each:
-// a lane's registers must hold its loads in flight several times over. Returns false if the row is
-// too long.
+// Calls f<warps, packs>() with the smallest team whose lanes hold a row of this many packs, at two
+// per lane: a lane's registers must hold its loads in flight several times over. Returns false if
+// the row is too long.
 template <class F>
 bool with_row_team(int64_t packs, const F& f) {
   if (packs <= 32)

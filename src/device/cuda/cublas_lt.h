@@ -54,7 +54,7 @@ inline MatmulPreference make_matmul_preference() {
   return MatmulPreference(preference);
 }
 
-// The value must have the attribute's exact type: the library is given its size.
+// The value must have the attribute's exact type: the library is passed its size.
 template <class T>
 void set_attribute(const MatmulDescription& of, cublasLtMatmulDescAttributes_t attribute, T value) {
   check_cublas(cublasLtMatmulDescSetAttribute(of.get(), attribute, &value, sizeof value),

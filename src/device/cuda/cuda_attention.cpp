@@ -23,7 +23,7 @@ namespace {
 
 #ifdef MPT_WITH_CUDNN
 
-// Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
+// Queries cuDNN once per kind of call: when it is reserved or, failing that, first made.
 class CudnnOrGemms final : public Attention {
  public:
   CudnnOrGemms(CUstream_st* stream, CudaAttention kind, DeterministicAttention deterministic)
@@ -63,7 +63,7 @@ class CudnnOrGemms final : public Attention {
   }
   std::optional<std::string> ask(const AttentionShape& s, DType storage) {
     std::optional<std::string> objection = cudnn_.objection(s, storage);
-    // With fp32 everyone expects it.
+    // With fp32 this is expected.
     if (!objection || (kind_ == CudaAttention::kAuto && storage == DType::kF32)) return objection;
     const std::string text = fmt::format(
         "cuDNN attention does not support {} heads of {} dimensions, {} of keys, over {} tokens in "
@@ -93,7 +93,7 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
     throw error(
         "cuDNN attention is not part of this build (it needs cuDNN 9 and the headers of "
         "cudnn-frontend)");
-  if (stream != nullptr)  // a plan says nothing
+  if (stream != nullptr)  // a plan logs nothing
     spdlog::info("attention by GEMMs: cuDNN attention is not part of this build");
   return std::make_unique<GemmAttention>(stream, "this build has no cuDNN attention");
 }

@@ -1,4 +1,4 @@
-// Attention on an NVIDIA GPU: cuDNN's fused kernels if they support the shape and the storage type,
+// Attention on an NVIDIA GPU: cuDNN's fused kernels if they support the shape and storage type,
 // else batched GEMMs.
 #pragma once
 
@@ -26,12 +26,12 @@ std::unique_ptr<Attention> make_cuda_attention(
     CUstream_st* stream, CudaAttention kind = CudaAttention::kAuto,
     DeterministicAttention deterministic = DeterministicAttention::kOn);
 
-// Attention by cuDNN's fused kernels, bf16 only: no pass over rows stores a [T,T] matrix of a head
-// but the deterministic backward pass. That and, within documents, both passes process sequences in
+// Attention by cuDNN's fused kernels, bf16 only. Over rows, only the deterministic backward pass
+// stores a [T,T] matrix per head. That pass and, within documents, both passes process sequences in
 // groups (attention_workspace.h).
 //
-// cuDNN's statistics are the natural logarithm of the sum of exponentials of the scaled scores,
-// [B, H, T]: log_sum_exp as in device/attention.h.
+// cuDNN's statistics are the natural logarithm of the sum of exponentials of the scaled scores, [B,
+// H, T]: log_sum_exp in device/attention.h.
 class CudnnAttention final : public Attention {
  public:
   // With a null stream it only plans.
@@ -41,8 +41,8 @@ class CudnnAttention final : public Attention {
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
-  // Why cuDNN cannot take calls of this shape; nothing if it can. With a stream, asks cuDNN itself,
-  // which prepares its plans for contiguous tensors of the shape.
+  // Why cuDNN cannot handle calls of this shape; nullopt if it can. With a stream, queries cuDNN
+  // itself, which prepares its plans for contiguous tensors of the shape.
   [[nodiscard]] std::optional<std::string> objection(const AttentionShape& shape, DType storage);
 
   // With a stream, builds plans for contiguous tensors of the shape now; other plans are built by
@@ -53,7 +53,7 @@ class CudnnAttention final : public Attention {
   void backward(const AttentionBackward& call) override;
   std::string in_use(const AttentionShape& shape, DType storage) override;
 
-  // The plans of a shape that is not empty: of its groups' sizes, in either direction.
+  // Plans of a nonempty shape, for all its group sizes and both directions.
   static std::vector<SdpaKey> keys_for(const AttentionShape& shape,
                                        DeterministicAttention deterministic);
 
@@ -62,7 +62,7 @@ class CudnnAttention final : public Attention {
   Library& library();
   int64_t asked_for(const SdpaKey& key, const AttentionShape& group);
   struct GroupScratch {
-    void* bias;  // null where attention is over rows
+    void* bias;  // null if attention is over rows
     void* workspace;
   };
   // For a group whose first sequence is `first`; enqueues writing its bias.
@@ -77,32 +77,32 @@ class CudnnAttention final : public Attention {
   Scratch scratch_;
 };
 
-// Bytes of scratch.
+// Size of the scratch in bytes.
 struct GemmAttentionScratch {
   int64_t matrices =
-      int64_t{256} << 20;  // [T, T] of a chunk; those of one head of keys are always allowed
+      int64_t{256} << 20;  // [T, T] of a chunk; those of one key/value head always fit
   int64_t workspace = StridedGemm::kWorkspaceBytes;
 };
 
-// Attention by batched GEMMs with our own softmax kernels: for fp32 and for shapes that fused
+// Attention by batched GEMMs with our own softmax kernels, for fp32 and for shapes that fused
 // kernels do not support.
 //
 // Processes (sequence, head) pairs in chunks whose [T, T] matrices fit a bounded scratch. Within a
-// chunk queries and keys are processed in bands of kBand tokens, so that little above the diagonal
-// is computed. Scores, exponentials and sums are FP32; with bf16 storage P and dS are rounded to
+// chunk, queries and keys are processed in bands of kBand tokens, so that little above the diagonal
+// is computed. Scores, exponentials and sums are FP32; with bf16 storage, P and dS are rounded to
 // bf16 before they are multiplied. Deterministic: the same call gives the same bits.
 class GemmAttention final : public Attention {
  public:
   static constexpr int64_t kBand = 256;  // tokens
 
   explicit GemmAttention(CUstream_st* stream, const GemmAttentionScratch& most = {});
-  // `reason`: why not cuDNN, for in_use().
+  // `reason`: why cuDNN is not used, for in_use().
   GemmAttention(CUstream_st* stream, const char* reason) : GemmAttention(stream) {
     reason_ = reason;
   }
 
-  // Scratch for every shape whose pairs are not larger; a smaller batch or fewer heads need no new
-  // call.
+  // Reserves scratch for every shape whose pairs are not larger; a smaller batch or fewer heads
+  // need no new call.
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   void backward(const AttentionBackward& call) override;
@@ -116,7 +116,7 @@ class GemmAttention final : public Attention {
   CUstream_st* stream_;
   GemmAttentionScratch most_;
   StridedGemm gemm_;
-  Scratch scratch_;  // the GEMMs' workspace, then the matrices
+  Scratch scratch_;  // workspace of the GEMMs, then the matrices
   std::string reason_;
 };
 

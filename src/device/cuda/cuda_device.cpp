@@ -20,7 +20,7 @@
 namespace mpt {
 namespace {
 
-constexpr int kFirstCapability = 80;  // bf16 GEMMs in tensor cores, asynchronous copies
+constexpr int kFirstCapability = 80;  // tensor-core bf16 GEMMs, asynchronous copies
 
 int capability_of(const cudaDeviceProp& gpu) { return 10 * gpu.major + gpu.minor; }
 
@@ -158,7 +158,7 @@ class CudaDevice final : public Device {
   static size_t row_bytes(const Tensor& t) {
     return static_cast<size_t>(t.cols * size_of(t.dtype));
   }
-  // A single row may have any stride, a short one too, which no pitch may be.
+  // A single row may have any stride, even one too short to be a pitch.
   static size_t stride_bytes(const Tensor& t) {
     return t.rows > 1 ? static_cast<size_t>(t.stride * size_of(t.dtype)) : row_bytes(t);
   }

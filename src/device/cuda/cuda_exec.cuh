@@ -1,5 +1,5 @@
 // Kernel launches, and iteration on an NVIDIA GPU: one warp per row or update block, one thread per
-// element, on one stream. Every kernel of the program is launched here, so that failures are named
+// element, on one stream. Every kernel in the program is launched here, so that failures are named
 // in one place.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace mpt {
 
-// What the first dimension of a grid takes.
+// Limit on the first dimension of a grid.
 inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
 
 // Shared memory available to every block on most GPUs; kernels request more with allow_shared().
 inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
 
-#ifndef MPT_DYNAMIC_SHARED  // the fake CUDA of the tests has its own
+#ifndef MPT_DYNAMIC_SHARED  // the tests' fake CUDA has its own
 #define MPT_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
@@ -49,7 +49,8 @@ void allow_shared(void (*kernel)(Parameters...), int64_t bytes) {
              "cudaFuncSetAttribute");
 }
 
-// Does nothing if there are no blocks; more than a grid takes are refused, not cut to 32 bits.
+// Does nothing if there are no blocks; rejects more than a grid takes instead of truncating to 32
+// bits.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchShape& shape,
             const Arguments&... arguments) {
@@ -80,8 +81,8 @@ struct WarpGroup {
     return 0;
 #endif
   }
-  // When it returns, all lanes see what f wrote. Shuffles, and so the sums and maxima below, order
-  // no memory.
+  // On return, all lanes see what f wrote. Shuffles, and thus the sums and maxima below, do not
+  // order memory.
   template <class F>
   MPT_HD void each(int64_t n, const F& f) const {
     for (int64_t i = lane(); i < n; i += kLanes) f(i);

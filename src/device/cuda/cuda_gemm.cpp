@@ -20,7 +20,7 @@ namespace {
 
 using Algorithm = cublasLtMatmulAlgo_t;
 constexpr size_t kWords = std::size(Algorithm{}.data);
-constexpr size_t kDigits = 16;  // hexadecimal ones of a word
+constexpr size_t kDigits = 16;  // hex digits per word
 constexpr std::string_view kBeforeWords = ": ";
 
 std::string text_of(const Algorithm& algorithm) {
@@ -43,7 +43,7 @@ Algorithm algorithm_of(std::string_view text, const GemmChoice& choice) {
   return algorithm;
 }
 
-// "130100" is 13.1.0.
+// "130100" means 13.1.0.
 std::string version_text(size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
@@ -52,7 +52,7 @@ std::string version_text(size_t version) {
 
 std::string cublas_lt_description() { return "cuBLASLt " + version_text(cublasLtGetVersion()); }
 
-// --- what the library needs for a kind of GEMM ---------------------------------------------------
+// --- library requirements for a kind of GEMM -----------------------------------------------------
 
 namespace {
 
@@ -111,7 +111,7 @@ MatmulPreference preference_of(const GemmKey& key) {
 
 constexpr int kFirstFp8Capability = 89;
 
-// A hint why no algorithm may exist.
+// Suggests why no algorithm may exist.
 std::string advice_for(const GemmKey& key, int compute_capability) {
   if (!key.fp8()) return "";
   if (compute_capability < kFirstFp8Capability)
@@ -149,11 +149,11 @@ class CudaGemm::Library {
 
   CudaGemmOptions options_;
   CublasLt handle_ = make_cublas_lt();
-  // The library and GPU that a stored choice is valid for.
+  // Library and GPU that a stored choice is valid for.
   std::string identity_ =
       fmt::format("{} on {} ({}.{})", cublas_lt_description(), options_.gpu,
                   options_.compute_capability / 10, options_.compute_capability % 10);
-  std::map<std::string, Algorithm> chosen_;  // by the name of a key
+  std::map<std::string, Algorithm> chosen_;  // keyed by GemmKey::name()
   std::map<GemmKey, Plan> plans_;
 };
 

@@ -28,16 +28,16 @@ struct CudaGemmOptions {
 
 class CudaGemm final : public Gemm {
  public:
-  // Workspace limit; the size NVIDIA recommends for Hopper.
+  // Workspace limit: the size NVIDIA recommends for Hopper.
   static constexpr int64_t kWorkspaceBytes = (int64_t{32} << 20) + 1024;
-  static constexpr int kCandidates = 8;  // algorithms that are timed
+  static constexpr int kCandidates = 8;  // number of algorithms timed
 
   explicit CudaGemm(CudaGemmOptions options);
   ~CudaGemm() override;
   CudaGemm(const CudaGemm&) = delete;
   CudaGemm& operator=(const CudaGemm&) = delete;
 
-  // If `allocator` only plans, needs no GPU; otherwise times algorithms and waits for the stream.
+  // Needs no GPU if `allocator` only plans; otherwise times algorithms and waits for the stream.
   // Throws Error if the library has no algorithm.
   void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
   // A GEMM that was not reserved uses the library's first algorithm. Throws Error if there is none.
@@ -52,7 +52,7 @@ class CudaGemm final : public Gemm {
  private:
   class Library;
 
-  Library& library();  // created by the first call that needs it: planning needs no GPU
+  Library& library();  // created on first use: planning needs no GPU
 
   CudaGemmOptions options_;
   Scratch workspace_;

@@ -1,4 +1,4 @@
-// Error checks for NVIDIA's libraries, and RAII wrappers of their objects. Checks of other
+// Error checks for NVIDIA's libraries, and RAII wrappers of their objects. Checks for other
 // libraries are next to their includes (cublas_lt.h).
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace mpt {
 
-// A failure of the GPU, its driver or one of its libraries: neither a user's mistake nor a broken
+// Failure of the GPU, its driver or one of its libraries: neither a user's mistake nor a broken
 // invariant.
 class CudaError : public Error {
  public:
@@ -50,7 +50,7 @@ inline void check_cuda(cudaError_t status, std::string_view call,
   throw CudaError(call, answer_of(status), where);
 }
 
-// Deleter for an object of a C library; the destroying function's status is ignored.
+// Deleter for an object of a C library; ignores the destroying function's status.
 template <auto kDestroy>
 struct Destroyer {
   template <class T>
@@ -61,7 +61,7 @@ struct Destroyer {
 template <class Handle, auto kDestroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>>;
 
-// The CUDA stream of a device or of its CommStream.
+// CUDA stream of a device or of its CommStream.
 inline cudaStream_t stream_of(StreamRef stream) {
   check(stream.backend == Backend::kCuda, "stream of backend {}; expected a CUDA stream",
         name_of(stream.backend));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/progress.h"
+#include "core/text/units.h"
 #include "device/cuda/cuda_handles.h"
 
 namespace mpt {
@@ -59,7 +59,7 @@ class CudaAllocator final : public Allocator {
   std::vector<Owned<void*, cudaFreeHost>> images_;
 };
 
-// --- reading beside the device's work ------------------------------------------------------------
+// --- reading in parallel with the device's work --------------------------------------------------
 
 CudaStream make_stream() {
   cudaStream_t stream = nullptr;
@@ -70,7 +70,7 @@ CudaStream make_stream() {
 
 CudaEvent make_event() {
   cudaEvent_t event = nullptr;
-  // Blocking sync: a thread that waits for the event sleeps.
+  // Blocking sync: a thread waiting for the event sleeps.
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
              "cudaEventCreateWithFlags");
   return CudaEvent(event);
@@ -90,7 +90,7 @@ class Buffer {
                "cudaHostAlloc");
     memory_.reset(address);
   }
-  // The packed elements of the block, once wait() returns.
+  // Fills with the packed elements of the block; done once wait() returns.
   void fill(const Tensor& block, size_t most_pitch, cudaStream_t stream) {
     const auto item = static_cast<size_t>(size_of(block.dtype));
     const size_t row = static_cast<size_t>(block.cols) * item;
@@ -139,7 +139,7 @@ class CudaReader final : public DeviceReader {
     check_cuda(cudaStreamWaitEvent(stream_.get(), given_.get(), 0), "cudaStreamWaitEvent");
   }
   void read(std::span<const Tensor> blocks, const Take& take) override {
-    check_cuda(cudaSetDevice(gpu_), "cudaSetDevice");  // of this thread
+    check_cuda(cudaSetDevice(gpu_), "cudaSetDevice");  // for this thread
     if (!blocks.empty()) buffers_[0].fill(blocks[0], most_pitch_, stream_.get());
     for (size_t i = 0; i < blocks.size(); ++i) {
       const std::span<const std::byte> bytes = buffers_[i % 2].wait();

@@ -11,24 +11,23 @@
 namespace mpt {
 
 inline constexpr int64_t kCudaAlignment =
-    256;  // bytes; of every buffer's start, and what sizes are counted in
+    256;  // bytes; alignment of every buffer and granularity of sizes
 
-// Zero-fills on `stream`. Throws Error naming purpose, requested and free memory if there is too
-// little.
+// Zero-fills on `stream`. Throws Error naming purpose, requested and free memory if out of memory.
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream);
 
-// Rows between memory of the GPU and of the host; pitches are bytes from one row to the next.
+// Copy of rows between GPU and host memory; pitches are bytes from one row to the next.
 struct RowsCopy {
   void* target;
   size_t target_pitch;
   const void* source;
   size_t source_pitch;
-  size_t width, rows;  // bytes of a row, and how many
+  size_t width, rows;  // bytes per row, and number of rows
   cudaMemcpyKind kind;
-  size_t most_pitch;  // that the GPU takes (cudaDeviceProp::memPitch): just below 2 GiB
+  size_t most_pitch;  // limit on the GPU (cudaDeviceProp::memPitch): just below 2 GiB
 };
-// Enqueues it: as one stretch where nothing lies between rows, else with their pitches, and row by
-// row where a pitch is longer than the GPU takes.
+// Enqueues the copy: as a single span if there are no gaps between rows, else with their pitches,
+// or row by row if a pitch exceeds the GPU's limit.
 void copy_rows(const RowsCopy& copy, cudaStream_t stream);
 
 // Reads through two pinned buffers: one is filled while the other is consumed. `work` is the stream

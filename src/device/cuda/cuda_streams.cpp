@@ -11,8 +11,8 @@
 namespace mpt {
 namespace {
 
-// Run before other ready work, because other GPUs wait for what this one sends. CUDA clamps it to
-// the nearest supported priority.
+// Takes precedence over other ready work, because other GPUs wait for what this one sends. CUDA
+// clamps it to the nearest supported priority.
 constexpr int kHighestPriority = -100;
 
 CudaStream make_stream() {
@@ -146,7 +146,7 @@ class CudaGraph final : public GraphCapture {
   using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
   using Instance = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-  // Other threads may call CUDA freely meanwhile.
+  // Other threads may call CUDA freely in the meantime.
   [[nodiscard]] Graph recorded(const std::function<void()>& work) const {
     check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture");
@@ -156,7 +156,7 @@ class CudaGraph final : public GraphCapture {
     } catch (...) {
       cudaGraph_t graph = nullptr;
       cudaStreamEndCapture(stream_, &graph);
-      cudaGetLastError();  // that the capture is invalid now; what to report is what made it so
+      cudaGetLastError();  // clears the capture's error; the original exception is reported
       const Graph discarded(graph);
       throw;
     }
@@ -173,8 +173,8 @@ class CudaGraph final : public GraphCapture {
 
   cudaStream_t stream_;
   CaptureDepth& depth_;
-  bool has_run_ = false;   // once, as it is
-  bool replayed_ = false;  // the last time
+  bool has_run_ = false;   // once, directly
+  bool replayed_ = false;  // on the last run
   Instance replay_;
 };
 

@@ -10,7 +10,7 @@
 namespace mpt {
 
 // A communication stream of a CUDA device: a second stream, synchronized with the first by events
-// in both directions. The host never waits, and CUDA graphs can record it: communication work
+// in both directions. The host never waits, and CUDA graphs can capture it: communication work
 // started within captured work must be waited for within the same captured work.
 //
 // `stream`, the device's own, must outlive the returned object, as must everything its work uses:

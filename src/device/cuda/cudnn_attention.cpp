@@ -48,7 +48,7 @@ void* statistics_of(const Tensor& t, const AttentionShape& s, int64_t sequence) 
 
 using SdpaTensors = std::unordered_map<SdpaTensor, void*>;
 
-// Those of both passes, of a group whose first sequence is `first`.
+// Tensors of both passes, for a group whose first sequence is `first`.
 template <class Call>
 SdpaTensors tensors_of(const Call& call, const AttentionShape& s, int64_t first, void* bias) {
   using enum SdpaTensor;
@@ -75,9 +75,9 @@ std::set<int64_t> sizes_of(const AttentionGroups& groups) {
   return {groups.fewest_sequences(), groups.most_sequences()};
 }
 
-// --- what cuDNN takes ----------------------------------------------------------------------------
+// --- cuDNN's requirements ------------------------------------------------------------------------
 
-// Restrictions that hold on every GPU, so that a plan without one knows them too.
+// Restrictions that hold on every GPU, so that a plan without one applies them too.
 constexpr int64_t kHeadDimMultiple = 8;
 constexpr int64_t kLargestHeadDim = 128;
 // Up to this version, lengths that are not whole tiles need a mask that the frontend copies from
@@ -105,7 +105,7 @@ struct CudnnAttention::Library {
 
   explicit Library(CUstream_st* stream) : handle(make_handle(stream)) {}
 
-  // Null if cuDNN refuses; asks cuDNN once per key.
+  // Null if cuDNN refuses; queries cuDNN once per key.
   const SdpaGraph* find(const SdpaKey& key) {
     if (const auto known = graphs.find(key); known != graphs.end()) return &known->second;
     if (refused.contains(key)) return nullptr;
@@ -148,7 +148,7 @@ std::vector<SdpaKey> CudnnAttention::keys_for(const AttentionShape& s,
 std::optional<std::string> CudnnAttention::objection(const AttentionShape& shape, DType storage) {
   if (auto found = general_objection(shape, storage)) return found;
   if (shape.empty()) return std::nullopt;
-  // A later group's statistics begin within the tensor; cuDNN is told of an alignment of 16 bytes.
+  // A later group's statistics start inside the tensor; cuDNN is told of a 16-byte alignment.
   if (attention_groups(shape, deterministic_).count > 1 && shape.heads * shape.seq_len % 4 != 0)
     return fmt::format(
         "several groups of sequences need heads times tokens to be a multiple of 4, not {} x {}",
@@ -171,7 +171,7 @@ void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, 
   if (shape.empty()) return;
   const auto found = objection(shape, storage);
   check(!found, "cuDNN attention does not support this shape: {}", found.value_or(""));
-  // A smaller batch may fall into larger groups.
+  // A smaller batch may form larger groups.
   const AttentionShape group = with_batch(shape, most_attention_sequences(shape, deterministic_));
   int64_t workspace = attention_workspace(group, deterministic_);
   if (stream_ != nullptr)
@@ -180,7 +180,7 @@ void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, 
   scratch_.reserve(allocator, document_bias_bytes(group) + workspace);
 }
 
-// What a plan asks for; where that is more than the estimate, as much more for the whole group.
+// Workspace requested by a plan; if it exceeds the estimate, scaled up for the whole group.
 int64_t CudnnAttention::asked_for(const SdpaKey& key, const AttentionShape& group) {
   const int64_t asked = library().get(key).workspace_bytes();
   const int64_t expected = attention_workspace(with_batch(group, key.batch), deterministic_);

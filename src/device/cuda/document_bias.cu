@@ -6,7 +6,7 @@
 namespace mpt {
 namespace {
 
-// One store: neighbouring keys of one query.
+// One store: adjacent keys of one query.
 struct WriteBias {
   static constexpr int N = kPack<bf16>;
   static_assert(N == kBiasPackElements);

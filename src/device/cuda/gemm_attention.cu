@@ -12,8 +12,8 @@ namespace {
 
 // --- GEMMs over the pairs of a chunk -------------------------------------------------------------
 
-// Consecutive pairs: some heads of one sequence, or all heads of some sequences. With each head of
-// keys come all that read it.
+// Consecutive pairs: some heads of one sequence, or all heads of some sequences. All query heads
+// that read a key/value head are in the same chunk.
 struct Chunk {
   int64_t sequence, sequences, head, heads;
   [[nodiscard]] int64_t pairs() const { return sequences * heads; }
@@ -24,7 +24,7 @@ struct Chunk {
 struct PairMatrices {
   Tensor first;
   int64_t sequence_step, head_step;  // elements
-  int64_t readers = 1;               // neighbouring heads that share a matrix
+  int64_t readers = 1;               // adjacent heads that share a matrix
 
   [[nodiscard]] PairMatrices block(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
     return {first.row_range(row, rows).columns(col, cols), sequence_step, head_step, readers};
@@ -49,15 +49,15 @@ struct PairGemm {
 // Row stride of a score matrix in fp32 elements: whole accesses of either type.
 int64_t score_stride(const AttentionShape& s) { return align_up(s.seq_len, kPack<bf16>); }
 int64_t matrix_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s) * 4; }
-// The gradient of the keys, and later of the values, that a pair leaves to be summed.
+// A pair's contribution to the gradient of the keys, and later of the values, to be summed.
 int64_t part_bytes(const AttentionShape& s) {
   return s.readers() == 1 ? 0 : align_up(s.seq_len * s.head_dim * 4, kAccess);
 }
-// Scores and their gradients, and that part.
+// Scores and their gradients, plus that contribution.
 int64_t pair_bytes(const AttentionShape& s) { return 2 * matrix_bytes(s) + part_bytes(s); }
 
 struct ChunkScratch {
-  void* workspace;  // of the GEMMs
+  void* workspace;  // for the GEMMs
   float* matrices;
 };
 
@@ -67,7 +67,7 @@ class ChunkWork {
             const Chunk& chunk)
       : gemm_(gemm), scratch_(scratch), shape_(shape), chunk_(chunk) {}
 
-  // A part of qkv, or of a tensor with the columns of its first part: [T, D] of every pair.
+  // A part of qkv, or of a tensor with the columns of its first part: [T, D] per pair.
   [[nodiscard]] PairMatrices tokens(const Tensor& t, QkvPart part = QkvPart::kQ) const {
     const int64_t readers = part == QkvPart::kQ ? 1 : shape_.readers();
     const Tensor sequence = t.row_range(chunk_.sequence * shape_.seq_len, shape_.seq_len);
@@ -75,12 +75,12 @@ class ChunkWork {
     return {sequence.columns(column, shape_.head_dim), shape_.seq_len * t.stride, shape_.head_dim,
             readers};
   }
-  // [T, T] of every pair, as GEMMs write it (fp32) or read it (in the storage type).
+  // [T, T] per pair, as GEMMs write it (fp32) or read it (in the storage type).
   [[nodiscard]] PairMatrices scores(DType dtype) const { return square(scratch_.matrices, dtype); }
   [[nodiscard]] PairMatrices d_scores(DType dtype) const {
     return square(scratch_.matrices + chunk_.pairs() * matrix_bytes(shape_) / 4, dtype);
   }
-  // [T, D] of every pair, fp32.
+  // [T, D] per pair, fp32.
   [[nodiscard]] PairMatrices parts() const {
     const int64_t elements = part_bytes(shape_) / 4;
     float* const data = scratch_.matrices + chunk_.pairs() * 2 * matrix_bytes(shape_) / 4;
@@ -89,7 +89,7 @@ class ChunkWork {
             chunk_.heads * elements,
             elements};
   }
-  // Sums parts() over the readers of each head of keys, to a part of d_qkv.
+  // Sums parts() over the readers of each key/value head into a part of d_qkv.
   template <class T>
   [[nodiscard]] ReaderSums<T> reader_sums(const Tensor& d_qkv, QkvPart part) const {
     return {.parts = parts().first.as<float>(),
@@ -122,7 +122,7 @@ class ChunkWork {
     const int64_t readers = shape_.readers();
     const bool by_sequence = chunk_.sequences * readers <= chunk_.heads;
     const int64_t calls = by_sequence ? chunk_.sequences * readers : chunk_.heads;
-    // One reader of each head of keys: these are `readers` heads apart.
+    // One reader per key/value head: these are `readers` heads apart.
     const auto batch = [&](const PairMatrices& m, int64_t call) -> StridedBatch {
       return by_sequence ? StridedBatch{m.of(call / readers, call % readers),
                                         readers / m.readers * m.head_step}
@@ -161,7 +161,7 @@ void for_bands(int64_t tokens, const F& f) {
     f(first, std::min(GemmAttention::kBand, tokens - first));
 }
 
-// `pairs_at_once`: at least the readers of one head of keys.
+// `pairs_at_once`: at least the readers of one key/value head.
 template <class F>
 void for_chunks(const AttentionShape& s, int64_t pairs_at_once, const F& f) {
   if (pairs_at_once < s.heads) {
@@ -190,7 +190,7 @@ void multiply_causal(const ChunkWork& work, const PairMatrices& left, const Pair
   });
 }
 
-// target[T,D] = scale lower right: what every query gathers from the keys up to it.
+// target[T,D] = scale lower right: gathers for every query from the keys up to it.
 void gather_from_keys(const ChunkWork& work, const PairMatrices& lower, const PairMatrices& right,
                       const PairMatrices& target, float scale) {
   for_bands(target.first.rows, [&](int64_t first, int64_t count) {
@@ -201,7 +201,7 @@ void gather_from_keys(const ChunkWork& work, const PairMatrices& lower, const Pa
   });
 }
 
-// target[T,D] = scale lower^T right: what every key gathers from the queries from it on.
+// target[T,D] = scale lower^T right: gathers for every key from the queries from it on.
 void gather_from_queries(const ChunkWork& work, const PairMatrices& lower,
                          const PairMatrices& right, const PairMatrices& target, float scale) {
   const int64_t tokens = target.first.rows;
@@ -239,7 +239,7 @@ void score_gradients(const AttentionBackward& call, const Chunk& chunk, const Ch
          work.d_scores(DType::kF32).first.as<float>(), outputs);
 }
 
-// A gradient of keys or values. Where several heads read them, each leaves its part in FP32.
+// A gradient of keys or values. If several heads read them, each leaves its part in FP32.
 void gather_for_keys(const AttentionBackward& call, const ChunkWork& work, QkvPart part,
                      const PairMatrices& lower, const PairMatrices& right, float scale,
                      cudaStream_t stream) {

@@ -11,8 +11,9 @@
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
-#include "core/progress.h"
+#include "core/normal.h"
 #include "core/random.h"
+#include "core/text/units.h"
 #include "device/cuda/cuda_handles.h"
 
 namespace mpt {
@@ -53,7 +54,7 @@ GemmOperand GemmOperand::of(const Tensor& tensor) {
   return {.dtype = tensor.dtype,
           .rows = tensor.rows,
           .cols = tensor.cols,
-          .stride = std::max(tensor.stride, tensor.cols),  // a single row's is meaningless
+          .stride = std::max(tensor.stride, tensor.cols),  // meaningless for a single row
           .alignment = address % kVectorBytes == 0 ? kVectorBytes : size_of(tensor.dtype)};
 }
 

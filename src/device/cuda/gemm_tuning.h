@@ -1,4 +1,4 @@
-// The key that a GEMM's algorithm depends on, and the timing of candidate algorithms.
+// Key that a GEMM's algorithm depends on, and timing of candidate algorithms.
 #pragma once
 
 #include <compare>
@@ -20,9 +20,9 @@ struct GemmOperand {
   DType dtype;
   int64_t rows, cols;
   int64_t stride;     // between rows, elements
-  int64_t alignment;  // of its address, bytes: kVectorBytes or an element's size
+  int64_t alignment;  // address alignment in bytes: kVectorBytes or an element's size
 
-  static constexpr int64_t kVectorBytes = 16;  // the widest access
+  static constexpr int64_t kVectorBytes = 16;  // widest access
 
   static GemmOperand of(const Tensor& tensor);
   [[nodiscard]] int64_t bytes() const { return ((rows - 1) * stride + cols) * size_of(dtype); }
@@ -34,7 +34,7 @@ struct GemmKey {
   GemmOperand a, b, d;
   Transpose transpose_a, transpose_b;
   Accumulate accumulate;
-  Multiply multiply;  // kFull where the operands leave no choice
+  Multiply multiply;  // kFull if the operands leave no choice
 
   static GemmKey of(const GemmCall& call);
   [[nodiscard]] bool fp8() const { return is_fp8(a.dtype); }
@@ -57,17 +57,18 @@ struct GemmTuningCase {
   std::function<bool(const GemmAddresses&, size_t candidate)> run;
 };
 
-// The first candidate that no other one is clearly faster than: by 3 % and by a microsecond. Less
-// is noise, and a run's bits should not depend on noise. One that cannot run takes infinitely long.
+// The first candidate that no other is clearly faster than: by 3 % and by a microsecond. Anything
+// less is noise, on which a run's bits should not depend. One that cannot run takes infinitely
+// long.
 size_t first_of_the_fastest(std::span<const double> microseconds);
 
 struct GemmTuningResult {
   size_t best;               // first_of_the_fastest() of the medians
-  double first_us, best_us;  // medians of the first candidate and of that one
+  double first_us, best_us;  // medians of the first candidate and of the best
 };
 
 // Times the candidates on random operands: zeros would save power and flatter the algorithms that
-// draw most. Returns nothing, with a warning, if there is no memory for another set of operands.
+// draw most. Returns nullopt, with a warning, if there is no memory for another set of operands.
 // Waits for the stream.
 std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUstream_st* stream);
 

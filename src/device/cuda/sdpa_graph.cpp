@@ -21,7 +21,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using TensorHandle = std::shared_ptr<Tensor_attributes>;
 
-// The first line of what cuDNN says.
+// First line of cuDNN's message.
 std::optional<std::string> objection_of(const fe::error_t& answer) {
   if (answer.is_good()) return std::nullopt;
   return answer.err_msg.substr(0, answer.err_msg.find('\n'));
@@ -32,7 +32,7 @@ bool is_of_keys(SdpaTensor id) {
   return id == kK || id == kV || id == kDK || id == kDV;
 }
 
-// [B, H or K, T, D] with the heads side by side in rows of `stride` elements.
+// [B, H or K, T, D] with the heads next to each other in rows of `stride` elements.
 void describe_heads(Tensor_attributes& tensor, const SdpaKey& key, SdpaTensor id, int64_t stride) {
   tensor.set_uid(int64_t(id))
       .set_dim(
@@ -48,7 +48,7 @@ void describe_statistics(Tensor_attributes& tensor, const SdpaKey& key) {
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
-// One for all heads.
+// A single bias for all heads.
 void describe_bias(Tensor_attributes& tensor, const SdpaKey& key) {
   const int64_t stride = document_bias_stride(key.seq_len), matrix = key.seq_len * stride;
   tensor.set_uid(int64_t(SdpaTensor::kBias))
@@ -102,7 +102,7 @@ struct SdpaGraph::Graph {
     return objection_of(properties->deserialize({gpu.properties.begin(), gpu.properties.end()}));
   }
 
-  // Operations ask for the GPU when they are added, so it is described before.
+  // Operations query the GPU when they are added, so it is described first.
   void add(const SdpaKey& key) {
     if (key.pass == AttentionPass::kForward)
       add_forward(key);
@@ -121,7 +121,7 @@ struct SdpaGraph::Graph {
     tensor->set_output(true);
   }
 
-  // Of a pass in either direction: what a query sees.
+  // For a pass in either direction: restricts what a query sees.
   template <class Options>
   void set_mask(Options& options, const SdpaKey& key) {
     options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)

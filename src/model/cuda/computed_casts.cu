@@ -15,7 +15,7 @@ bool is_packed(const ComputedInput& input) {
   return packable(norm.x.cols, kPackOf<bf16>, {norm.x, norm.gain});
 }
 
-// Calls f(source) for an input read in packs.
+// Calls f(source) with an input read in packs.
 template <class F>
 bool with_packed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
   if (!is_packed(input)) return false;

@@ -1,5 +1,5 @@
-// Outputs of SwiGLU and RMSNorm as read by tiles of a cast (precision/fp8_cast.cuh): 16-byte loads,
-// with several rows in flight before the first is computed.
+// Outputs of SwiGLU and RMSNorm as read by a cast's tiles (precision/fp8_cast.cuh): 16-byte loads,
+// several rows of them in flight before the first row is computed.
 #pragma once
 
 #include "model/formulas/computed_input.h"

@@ -13,8 +13,8 @@ using CrossEntropyTeam = RowTeam<16>;
 // Three blocks of 64 KB, a row of 32 000 BF16 logits, fit on a multiprocessor.
 inline constexpr int kCrossEntropyBlocks = 3;
 
-// kWidth elements at a time: a pack, or 1 where rows are not aligned. Dynamic shared memory: one
-// row.
+// Processes kWidth elements at a time: a pack, or 1 where rows are not aligned. Dynamic shared
+// memory: one row.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlocks)
     cross_entropy_kernel(CrossEntropy<T> rows) {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   }
 }
 
-// The sum of all losses, by one block: each thread adds its own in order, then a tree over threads.
+// Sums all losses in one block: each thread adds its own in order, followed by a tree over threads.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads) sum_losses_kernel(SumLosses losses) {
   constexpr int kWarp = 32, kWarps = kThreads / kWarp;

@@ -7,8 +7,8 @@
 
 namespace mpt {
 
-// Item i: kPackOf<T> neighbouring pairs of a head of the first half and of the same head of the
-// second half of an even number of heads, which rotate by the same angles.
+// Item i: kPackOf<T> neighboring pairs of a head in the first half of an even number of heads, and
+// of the same head in the second half; both rotate by the same angles.
 template <class T>
 struct RopePacks {
   Rope<T> rope;

@@ -2,8 +2,8 @@
 //
 // Frequent tokens follow Zipf's law: one row of the table may have thousands of uses, most have a
 // few. A row with fewer than kLongRun uses is summed in order, by one warp per slice of its
-// columns. The uses of a longer one are divided among the threads of a block, whose sums are added
-// in order. Either way the order depends only on the uses.
+// columns. The uses of a row with more are divided among the threads of a block, whose sums are
+// added in order. Either way the order depends only on the uses.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,8 +28,8 @@ struct EmbeddingForwardPacks {
 
 inline constexpr int kLongRun = 128;
 
-// Adds `pack` of rows uses[begin], uses[begin + kStep], ... of the gradient to sum, several loads
-// at a time.
+// Adds `pack` of gradient rows uses[begin], uses[begin + kStep], ... to sum, with several loads at
+// a time.
 template <int kStep, class T, class D, int kWidth>
 MPT_HD void add_uses(const EmbeddingBackward<T, D>& e, int32_t begin, int32_t end, int64_t pack,
                      Pack<float, kWidth>& sum) {
@@ -53,12 +53,12 @@ MPT_HD void add_uses(const EmbeddingBackward<T, D>& e, int32_t begin, int32_t en
   }
 }
 
-// Slice `item` of the table, row by row, if its row has fewer than kLongRun uses: one pack per
+// Slice `item` of the table, row by row, if its row has fewer than kLongRun uses. One pack per
 // lane.
 template <class T, class D>
 struct EmbeddingBackwardSlices {
   EmbeddingBackward<T, D> rows;
-  int64_t slices;  // of a row
+  int64_t slices;  // per row
 
   template <class G>
   MPT_HD void operator()(G group, int64_t item) const {
@@ -75,7 +75,7 @@ struct EmbeddingBackwardSlices {
   }
 };
 
-// The row of the table to which uses[position] belongs: the last row whose uses begin at or before
+// Returns the table row to which uses[position] belongs: the last row whose uses begin at or before
 // it.
 MPT_HD int64_t row_of_use(const int32_t* first, int64_t vocabulary, int64_t position) {
   int64_t low = 0, high = vocabulary;  // first[low] <= position < first[high]
@@ -86,8 +86,8 @@ MPT_HD int64_t row_of_use(const int32_t* first, int64_t vocabulary, int64_t posi
   return low;
 }
 
-// Rows with kLongRun uses or more: such a run contains a multiple of kLongRun, and the block of the
-// first one sums it. kRunLanes threads each have a pack of a slice's columns; kRunThreads /
+// Rows with kLongRun uses or more: their uses contain a multiple of kLongRun, and the block of the
+// first one sums them. kRunLanes threads each have a pack of a slice's columns; kRunThreads /
 // kRunLanes uses are read at once.
 inline constexpr int kRunThreads = 512, kRunLanes = 8;
 

@@ -8,7 +8,7 @@
 namespace mpt {
 namespace {
 
-constexpr DType kGradients = DType::kE5M2;  // the format of all of them
+constexpr DType kGradients = DType::kE5M2;  // the format of all gradients here
 
 Tensor columns_if_any(const Tensor& t, int64_t first, int64_t count) {
   return t.rows == 0 ? t : t.columns(first, count);

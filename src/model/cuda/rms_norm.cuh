@@ -12,14 +12,15 @@ template <class T>
 struct NormForwardRows {
   const T* residual;  // [rows, cols]
   const T* branch;    // [rows, cols] or null
-  T* sum;             // [rows, cols] where there is a branch
+  T* sum;             // [rows, cols], if there is a branch
   float* inv_rms;     // [rows]
   const T* gain;      // [cols]
   int64_t rows, cols;
   float eps;
 };
 
-// One tile of the sink per block, whose teams take its rows in turn. The sink receives the results.
+// One tile of the sink per block; the block's teams take its rows in turn. The sink receives the
+// results.
 template <class T, class Sink, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
     norm_forward_kernel(NormForwardRows<T> n, Sink sink) {
@@ -83,8 +84,8 @@ struct NormBackwardRows {
 };
 
 // One chunk of rows per block. Its teams take rows in turn and keep their part of the gain's
-// gradient in registers. The order of its sum depends only on the shape. The sink receives what is
-// stored as d_x.
+// gradient in registers. The order of that sum depends only on the shape. The sink receives the
+// stored values of d_x.
 template <class T, class Sink, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
     norm_backward_kernel(NormBackwardRows<T> n, Sink sink) {
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
   }
 }
 
-// --- the gain's gradient from its parts ----------------------------------------------------------
+// --- gain's gradient from its parts --------------------------------------------------------------
 
 // A block sums kSumColumns columns: 128 threads per column each take every 128th row, and their
 // sums are added in order.

@@ -1,4 +1,4 @@
-// Gradients of q, k and v before RoPE, rotated back while they are cast: a source of casts
+// Gradients of q, k and v before RoPE, rotated back during their cast: a source of casts
 // (precision/fp8_cast.cuh).
 #pragma once
 
@@ -16,7 +16,7 @@ struct PackedRotation {
   int head_dim;
   uint32_t seq_len, first_position;  // token n is at first_position + n % seq_len
   float direction;
-  const int32_t* document_begin;  // as in Rope
+  const int32_t* document_begin;  // see Rope
 };
 
 template <>
@@ -42,7 +42,7 @@ struct LaneValues<PackedRotation> {
     sine_ = load_pack<kLaneCodes>(source.sine + angle);
     direction_ = source.direction;
   }
-  // What is rotated is rounded to bf16, as in memory.
+  // Rotated values are rounded to bf16, as in memory.
   MPT_HD void get(float (&values)[kLaneCodes]) const {
 #pragma unroll
     for (int k = 0; k < kLaneCodes; ++k) {

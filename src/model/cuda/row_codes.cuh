@@ -1,5 +1,5 @@
-// FP8 codes of rows that teams of warps hold in registers: for kernels that cast what they make.
-// Codes and amax are those of a cast from memory.
+// FP8 codes of rows that teams of warps hold in registers, for kernels that cast their own output.
+// Codes and amax equal those of a cast from memory.
 #pragma once
 
 #include "device/cuda/cuda_exec.cuh"
@@ -7,11 +7,11 @@
 
 namespace mpt {
 
-// The codes of some rows in shared memory, for the transposed store. Runs of kRun rows start in
-// different banks, so threads that collect neighbouring runs do not conflict.
+// Codes of some rows in shared memory, for the transposed store. Runs of kRun rows start in
+// different banks, so threads that collect neighboring runs do not conflict.
 struct RowTile {
   static constexpr int kShift = 64, kWord = 4;
-  // Two runs fill a sector of memory. More shared memory would leave too few blocks resident.
+  // Two runs fill a memory sector. More shared memory would leave too few blocks resident.
   static constexpr int64_t kMostForTwo = 33 << 10, kMost = kDefaultSharedBytes - 1024;
 
   uint8_t* codes;
@@ -55,7 +55,7 @@ struct RowCodes {
   }
 };
 
-// As of RowByRow.
+// Same interface as RowByRow::Writer.
 template <DType kTo, class Team>
 class RowCodesWriter {
  public:
@@ -94,7 +94,7 @@ class RowCodesWriter {
   }
 
  private:
-  // `left` rows of a word of columns, from `in_tile` on.
+  // Stores `left` rows of a word of columns, from `in_tile` on.
   __device__ void store_columns(int64_t row, int in_tile, int col, int left) const {
     uint32_t words[kRun];
 #pragma unroll

@@ -25,7 +25,7 @@ struct LaneValues<PackedSwigluGradient> {
     up.fetch(from + source.cols, part);
     d_out.fetch(source.d_out + span.row * source.cols + part.col, part);
   }
-  // Rounded to bf16, as a gradient in memory is.
+  // Rounded to bf16, like a gradient in memory.
   MPT_HD void get(float (&d_gate)[kLaneCodes], float (&d_up)[kLaneCodes]) const {
 #pragma unroll
     for (int k = 0; k < kLaneCodes; ++k) {
@@ -37,7 +37,7 @@ struct LaneValues<PackedSwigluGradient> {
   }
 };
 
-// A thread block has the same tile of gates and of ups, so that both are read once.
+// A thread block has the same tile of gates and of ups, so both are read once.
 template <DType kTo>
 struct SwigluGradientTiles {
   PackedSwigluGradient source;

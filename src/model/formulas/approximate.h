@@ -1,6 +1,6 @@
-// Exponential and quotient for formulas that are not specified to the bit: the same bits as
-// exp_of() and division on the CPU, approximations of its hardware on a GPU
-// (docs/numerics.md "Exponential").
+// Exponential and quotient for formulas that are not specified bit for bit: on the CPU the same
+// bits as exp_of() and division, on a GPU approximations by its hardware (docs/numerics.md
+// "Exponential").
 #pragma once
 
 #include "core/host_device.h"
@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-// e^x; on a GPU within 2 + 1.173 |x| units of the last place.
+// e^x; on a GPU within 2 + 1.173 |x| ulps.
 MPT_HD float approximate_exp(float x) {
 #ifdef MPT_ON_GPU
   return __expf(x);
@@ -17,7 +17,7 @@ MPT_HD float approximate_exp(float x) {
 #endif
 }
 
-// x / y; on a GPU within 2 units of the last place for 2^-126 <= |y| <= 2^126, and 0 for larger y.
+// x / y; on a GPU within 2 ulps for 2^-126 <= |y| <= 2^126, and 0 for larger y.
 MPT_HD float approximate_quotient(float x, float y) {
 #ifdef MPT_ON_GPU
   return __fdividef(x, y);
@@ -26,7 +26,7 @@ MPT_HD float approximate_quotient(float x, float y) {
 #endif
 }
 
-// The formulas are also evaluated in double and complex double by the derivative tests.
+// The derivative tests also evaluate the formulas in double and complex double.
 template <class T>
 MPT_HD T approximate_exp(T x) {
   return exp_of(x);

@@ -9,8 +9,8 @@
 
 namespace mpt {
 
-// One head of keys and values: appends the token's to the caches, then attends with every query
-// head that reads it.
+// One key/value head: appends the token's key and value to the caches, then attends with every
+// query head that reads them.
 template <class T>
 struct CachedAttention {
   const T* qkv;   // [(H + 2 K) D]
@@ -34,7 +34,7 @@ struct CachedAttention {
       attend(group, query, keys + first, values + first);
   }
 
-  // `key` and `value`: those of position 0.
+  // `key` and `value` are those of position 0.
   template <class G>
   MPT_HD void attend(G group, int64_t head, const T* key, const T* value) const {
     const int64_t width = key_value_heads * head_dim, count = past + 1, dim = head_dim;

@@ -1,7 +1,7 @@
 // Inputs of linear layers computed inside their FP8 cast instead of stored: the outputs of SwiGLU
-// and RMSNorm. Update blocks and lanes as in precision/codec.h. Gives the same bits as the
-// operations that store them, and must be compiled with the same flags: compilers contract parts of
-// e^x with later additions.
+// and RMSNorm. Update blocks and lanes are those of precision/codec.h. Gives the same bits as the
+// operations that store these outputs, and must be compiled with the same flags: compilers contract
+// parts of e^x with later additions.
 #pragma once
 
 #include "core/blocks.h"
@@ -11,13 +11,13 @@
 
 namespace mpt {
 
-// x[k] = y(k) for the part of an update block inside the row, 0 beyond.
+// x[k] = y(k) for the part of an update block inside the row, 0 beyond it.
 template <class Part, int kSize, class F>
 MPT_HD void fill_part(const Part& part, float (&x)[kSize], const F& y) {
   if (part.size == kSize) {
 #pragma omp simd
     for (int k = 0; k < kSize; ++k) x[k] = y(k);
-  } else {  // unrolled, so that indices are constant and a GPU keeps x in registers
+  } else {  // unrolled, so indices are constant and a GPU keeps x in registers
     for (int k = 0; k < kSize; ++k) x[k] = k < part.size ? y(k) : 0.0f;
   }
 }
@@ -65,7 +65,7 @@ struct NormSource {
   }
 };
 
-// Calls f(source) for the input, whose shape must match the call's source.
+// Calls f(source) with the input, whose shape must match the call's source.
 template <class F>
 void with_computed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
   const auto checked = [&](const auto& source, int64_t rows) {

@@ -2,9 +2,8 @@
 //
 //   loss = log sum_v e^(z_v - m) + m - z_t,   m = max_v z_v
 //   dz_v = scale ((1 + 2 z_loss lse) softmax(z)_v - [v = t]),   lse = log sum_v e^(z_v - m) + m
-// The loss is without z_loss lse^2, whose gradient is in dz_v.
-// A target of kIgnoreTarget is not predicted: loss 0, gradient 0. Order and rounding:
-// docs/numerics.md "Cross-entropy".
+// The loss excludes z_loss lse^2, but dz_v includes its gradient. A target of kIgnoreTarget is
+// ignored: loss 0, gradient 0. Order and rounding: docs/numerics.md "Cross-entropy".
 #pragma once
 
 #include <array>
@@ -13,7 +12,7 @@
 #include "core/bf16.h"
 #include "core/group.h"
 #include "core/host_device.h"
-#include "core/scalar_math.h"
+#include "core/softmax_exp.h"
 #include "core/tensor.h"
 
 namespace mpt {
@@ -29,12 +28,12 @@ MPT_HD float softmax_term(float z, float top) {
 #endif
 }
 
-// From the sum of the row's terms.
+// Loss from the sum of the row's terms.
 MPT_HD float cross_entropy_loss(float sum, float top, float of_target) {
   return std::log(sum) + (top - of_target);
 }
 
-// What a row's softmax terms are multiplied by in the gradient.
+// Factor on a row's softmax terms in the gradient.
 MPT_HD float softmax_factor(float sum, float top, float scale, float z_loss) {
   const float factor = scale / sum;
   return z_loss == 0.0f ? factor : factor * (1.0f + 2.0f * z_loss * (std::log(sum) + top));
@@ -44,7 +43,7 @@ struct CrossEntropyGradient {
   float top, factor, scale;  // factor: softmax_factor()
   int32_t target;
 
-  // Index: int32_t if narrow comparisons are cheaper.
+  // Index is int32_t if narrow comparisons are cheaper.
   template <class Index>
   MPT_HD float operator()(float z, Index c) const {
     return of_term(softmax_term(z, top), c);
@@ -62,7 +61,7 @@ struct CrossEntropy {
   const int32_t* targets;  // [rows]
   float* losses;           // [rows]
   int64_t cols;            // V
-  const float* scale;      // of the gradient: 1 / targets of the step; null: loss only
+  const float* scale;      // gradient scale: 1 / targets of the step; null: loss only
   float z_loss;
 
   [[nodiscard]] std::array<RowMemory, 1> memory(int64_t row) const {

@@ -1,5 +1,5 @@
 // Embedding lookup, and its gradient as a gather: each row of the table sums the tokens that used
-// it, in order, so that no two work items write the same place and results do not depend on threads
+// it, in order, so no two work items write to the same place and results do not depend on threads
 // (docs/numerics.md "Embedding").
 #pragma once
 
@@ -25,7 +25,7 @@ struct EmbeddingForward {
   }
 };
 
-// first[v]: the number of uses of rows before v. Uses are sorted by their token's row.
+// first[v]: number of uses of the rows before v. Uses are sorted by their token's row.
 struct FindFirstUses {
   const int32_t* tokens;  // [N]
   const int32_t* uses;    // [N]
@@ -68,7 +68,7 @@ struct EmbeddingBackward {
 
  private:
   static constexpr int kAtOnce =
-      64;  // columns at a time if there is one lane, which prefetches its output
+      64;  // columns at a time for a single lane, which prefetches its output
 
   template <int kCount>
   MPT_HD void sum_columns(int64_t row, int64_t column) const {

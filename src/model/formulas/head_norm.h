@@ -1,6 +1,5 @@
-// RMSNorm of every head of Q and K, before they are rotated (Qwen3). The formulas and their
-// rounding are those of rms_norm.h, over the D elements of a head, with one gain for all heads of Q
-// and one for all of K.
+// RMSNorm of every head of Q and K before they are rotated (Qwen3). Same formulas and rounding as
+// rms_norm.h, over the D elements of a head, with one gain for all heads of Q and one for all of K.
 #pragma once
 
 #include <array>
@@ -12,11 +11,11 @@
 
 namespace mpt {
 
-// One token: keeps Q and K as they were, and normalises them in place.
+// One token: copies Q and K to `before`, then normalizes them in place.
 template <class T>
 struct HeadNormForward {
   T* qkv;                          // [N, stride]: heads of Q, then of K, then others
-  int64_t stride;                  // of qkv's rows
+  int64_t stride;                  // of the rows of qkv
   T* before;                       // [N, (H + K) D]
   float* inv_rms;                  // [N, H + K]
   const T *query_gain, *key_gain;  // [D]
@@ -49,12 +48,12 @@ struct HeadNormForward {
   }
 };
 
-// A chunk of tokens: replaces the gradient of the normalised heads by that of the heads before, and
-// writes its parts of the gains' gradients to its own rows of the partial sums.
+// A chunk of tokens: replaces the gradient of the normalized heads by that of the heads before
+// normalization, and writes its parts of the gains' gradients to its own rows of the partial sums.
 template <class T>
 struct HeadNormBackward {
   T* d_qkv;                            // [N, stride]
-  int64_t stride;                      // of d_qkv's rows
+  int64_t stride;                      // of the rows of d_qkv
   const T* before;                     // [N, (H + K) D]
   const float* inv_rms;                // [N, H + K]
   const T *query_gain, *key_gain;      // [D]

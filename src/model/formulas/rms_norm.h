@@ -1,7 +1,7 @@
 // RMSNorm with the residual addition that feeds it (Zhang and Sennrich; LLaMA).
 //
 //   x = residual + branch;   y_c = gain_c * x_c / rms,   rms = sqrt(mean_c x_c^2 + eps)
-// x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does. Order and
+// x / rms is rounded to the storage type before the gain, as in Hugging Face's LLaMA. Order and
 // rounding: docs/numerics.md "RMSNorm".
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace mpt {
 
-// The residual stream after adding a branch.
+// Residual stream after adding a branch.
 template <class T>
 MPT_HD T added(T residual, T branch) {
   return from_float<T>(to_float(residual) + to_float(branch));
@@ -30,7 +30,7 @@ MPT_HD float rms_normed(T x, float inverse, T gain) {
   return rounded_to<T>(to_float(x) * inverse) * to_float(gain);
 }
 
-// The gradients of one row, see below.
+// Gradients of one row; see RmsNormBackward.
 struct RmsNormGradient {
   float inverse;  // 1 / rms
   float mean;     // mean_k(dy_k g_k xhat_k)
@@ -41,9 +41,9 @@ struct RmsNormGradient {
   }
 };
 
-// One row. `branch` may be null: x = residual then, and `sum` is not written. The result may be
-// wider than the storage type, so that it is rounded only once, later; or null, if its reader
-// recomputes it.
+// One row. `branch` may be null: then x = residual, and `sum` is not written. The output may be
+// wider than the storage type, so it is rounded only once, later; or null, if its reader recomputes
+// it.
 template <class T, class Out = T>
 struct AddRmsNormForward {
   const T* residual;  // [N, C]
@@ -83,8 +83,7 @@ struct AddRmsNormForward {
 };
 
 // A chunk of rows: adds the gradient of x to that of the residual stream, and writes its part of
-// the gain's gradient to its own row of `d_gain_partial`, so that no two chunks write the same
-// place.
+// the gain's gradient to its own row of `d_gain_partial`, so no two chunks write to the same place.
 //
 //   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c
 // with xhat = x / rms.
@@ -122,7 +121,7 @@ struct RmsNormBackward {
   }
 };
 
-// dg_c = sum of the chunks' parts, in order; added to the present gradient when accumulating.
+// dg_c = sum of the chunks' parts, in order; added to the existing gradient when accumulating.
 template <class D>
 struct GainGradient {
   const float* partial;  // [chunks, C]

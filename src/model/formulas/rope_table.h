@@ -20,7 +20,7 @@ struct RopeTable {
   Tensor cosine, sine;  // [positions, D/2] fp32
 
   RopeTable() = default;
-  // With a planning allocator it only plans, and the tensors' data is null.
+  // With a planning allocator it only plans, and the tensors have no data.
   RopeTable(const LlamaConfig& config, int64_t positions, Device& device, Allocator& allocator);
 };
 

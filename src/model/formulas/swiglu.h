@@ -32,7 +32,7 @@ MPT_HD SwigluGradient<S> swiglu_gradient(S gate, S up, S d_out) {
   return {d_out * up * s * (S(1) + gate * (S(1) - s)), d_out * gate * s};
 }
 
-// One token; gate and up are stored side by side. The result may be wider than the storage type.
+// One token; gate and up are stored side by side. The output may be wider than the storage type.
 template <class T, class Out = T>
 struct SwigluForward {
   const T* gate_up;  // [N, 2F]

@@ -45,9 +45,9 @@ struct AdamW : PlainRule {
   };
   using Steps = TypeList<Step>;
 
-  // As in eager BF16 optimizers (torchdistx AnyPrecisionAdamW, optimi): every tensor operation
-  // rounds to BF16, and decay acts on the stored weight, outside the compensation. Moments advance
-  // as `precision.state_update` says; with per_op the whole optimizer is reproduced.
+  // Arithmetic of eager BF16 optimizers (torchdistx AnyPrecisionAdamW, optimi): every tensor
+  // operation rounds to BF16, and decay acts on the stored weight, outside the compensation.
+  // `precision.state_update` sets how moments advance; per_op reproduces those optimizers exactly.
   struct EagerKahan {
     static constexpr auto kStates = Step::kStates;
     static constexpr int kFactors = 0, kBranches = 1;
@@ -68,7 +68,7 @@ struct AdamW : PlainRule {
               .step_size = float(rate / correction_of(config.beta1)),
               .root_correction = float(std::sqrt(correction_of(config.beta2)))};
     }
-    [[nodiscard]] MPT_HD static bool settled() { return false; }  // has corrections of its own
+    [[nodiscard]] MPT_HD static bool settled() { return false; }  // applies its own corrections
     template <class Ema>
     MPT_HD Compensated next(float w, float c, float g, float* state) const {
       const float decayed = stored(w * kept);

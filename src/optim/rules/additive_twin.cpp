@@ -9,7 +9,7 @@ void AdditiveTwin::Config::fields(Fields& f) {
   f.optional("gradient_ratio", gradient_ratio,
              {.minimum = 0,
               .maximum = kMaxReal,
-              .doc = "weight of the gradient beside its mean; lr_multiplicative / lr_additive "
+              .doc = "weight of the gradient relative to its mean; lr_multiplicative / lr_additive "
                      "of the M+Adam it is the twin of"});
 }
 

@@ -1,7 +1,7 @@
 // The additive twin of M+Adam, docs/numerics.md "The additive twin": w' = w - lr ((m^ + k g) /
-// (sqrt(v^) + eps) + wd w). What M+Adam does with the weight taken out of it: the control for
-// whether its gain needs a multiplication. Up to the rate it is QHAdam with nu1 = 1 / (1 + k), nu2
-// = 1 (Ma and Yarats).
+// (sqrt(v^) + eps) + wd w). It is M+Adam without the factor of the weight: the control for whether
+// M+Adam's gain needs a multiplication. Up to the rate it is QHAdam with nu1 = 1 / (1 + k), nu2 = 1
+// (Ma and Yarats).
 #pragma once
 
 #include "optim/adam_moments.h"

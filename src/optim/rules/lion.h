@@ -39,7 +39,7 @@ struct Lion : PlainRule {
               .lr = float(config.rate_of(step)),
               .weight_decay = float(config.decay_of(tensor))};
     }
-    // 0 and NaN are their own signs.
+    // 0 and NaN are returned unchanged.
     MPT_HD static float sign_of(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
     template <class Ema>
     MPT_HD float advance(float w, float g, float* state, float scale = 1.0f) const {

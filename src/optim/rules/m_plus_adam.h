@@ -1,7 +1,7 @@
 // M+Adam (docs/paper.md "The update", docs/numerics.md "The M+Adam step"): an Adam step plus a
-// multiplicative step along the gradient with respect to log2|w|. The latter is divided by rho =
-// |w|, so it is close to Adam's step without momentum for large and small weights alike
-// (multiplicative_branch_test.cpp).
+// multiplicative step along the gradient with respect to log2|w|. The multiplicative step is
+// divided by rho = |w|, so for large and small weights alike it is close to Adam's step without
+// momentum (multiplicative_branch_test.cpp).
 #pragma once
 
 #include <numbers>
@@ -10,23 +10,23 @@
 
 namespace mpt {
 
-// Unit of clip_weight: the weight itself, or multiples of the tensor's initial RMS.
+// Unit of clip_weight: absolute values, or multiples of the tensor's initial RMS.
 enum class ClipWeightMode : uint8_t { kAbsolute, kInitRms };
 template <>
 struct EnumNames<ClipWeightMode> {
   static constexpr std::array<std::string_view, 2> kNames{"absolute", "init_rms"};
 };
 
-// scale: w (1 - lr wd). exponent: the exponent of w decays to 0, which draws |w| to 1 (the formula
-// of the paper).
+// scale: w (1 - lr wd). exponent: the exponent of w decays to 0, which pulls |w| towards 1 (the
+// paper's formula).
 enum class MultiplicativeDecay : uint8_t { kScale, kExponent };
 template <>
 struct EnumNames<MultiplicativeDecay> {
   static constexpr std::array<std::string_view, 2> kNames{"scale", "exponent"};
 };
 
-// The decay of the paper, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1) towards 0: r
-// = 2^x (1 + u) - 1 with x = -lr wd e, computed as fma(u, 2^x, 2^x - 1). The host tabulates both
+// The paper's decay, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1) towards 0: r =
+// 2^x (1 + u) - 1 with x = -lr wd e, computed as fma(u, 2^x, 2^x - 1). The host tabulates both
 // factors for every exponent.
 struct ExponentDecay {
   static constexpr int kLowest = -148, kHighest = 128;
@@ -53,8 +53,8 @@ struct ExponentDecay {
   }
 };
 
-// What a relative step is: the direction over |w|, as in Algorithm 1, or the direction itself, so
-// that a weight moves in proportion to its size.
+// Relative step: the direction over |w|, as in Algorithm 1, or the direction itself, so that a
+// weight moves in proportion to its size.
 enum class RelativeStep : uint8_t { kOverWeight, kDirect };
 template <>
 struct EnumNames<RelativeStep> {
@@ -71,7 +71,7 @@ struct ScaleDecay {
 
 inline constexpr RandomStream kExponentVarianceRoundingStream{4};  // v_e
 
-// Normalised direction of the multiplicative branch, from a second moment per weight.
+// Normalized direction of the multiplicative branch, from a second moment per weight.
 struct DenseDirection {
   static constexpr std::array<StateInfo, 3> kStates{{{"m", kMomentumRoundingStream},
                                                      {"v", kVarianceRoundingStream},
@@ -85,8 +85,8 @@ struct DenseDirection {
   }
 };
 
-// The same from a projected second moment: one factor per matrix or channel (apollo_e.h), passed to
-// the rule in place of v_e and not stored.
+// Normalized direction from a projected second moment: one factor per matrix or channel
+// (apollo_e.h), passed to the rule in place of v_e and not stored.
 struct ProjectedDirection {
   static constexpr std::array<StateInfo, 2> kStates{
       {{"m", kMomentumRoundingStream}, {"v", kVarianceRoundingStream}}};
@@ -105,7 +105,7 @@ MPT_HD float exponent_gradient(float w, float g) {
 }
 
 struct MPlusAdam {
-  // The lower bound of the relative step is -(clip - kClipMargin): a weight keeps its sign.
+  // The lower bound on the relative step is -(clip - kClipMargin), so a weight keeps its sign.
   static constexpr double kClipMargin = 1e-6;
 
   struct Config : AdamConfig {
@@ -224,7 +224,7 @@ struct MPlusAdam {
   static int64_t table_size(const Config& config) {
     return config.decays_exponents() ? 2 * ExponentDecay::kEntries : 0;
   }
-  // 2^x, then 2^x - 1, at the rate of the step.
+  // Writes 2^x, then 2^x - 1, at the rate of the step.
   static void fill_table(const Config& config, const StepScalars& step, std::span<float> to) {
     if (to.empty()) return;
     const double decay = multiplicative_decay(config, step);
@@ -245,7 +245,7 @@ struct MPlusAdam {
   static double multiplicative_rate(const Config& config, const StepScalars& step) {
     return step.lr_factor * config.lr_multiplicative;
   }
-  // lr wd of the multiplicative branch: the FP32 rate of the step times the decay as configured.
+  // lr wd of the multiplicative branch: the step's FP32 rate times the configured decay.
   static double multiplicative_decay(const Config& config, const StepScalars& step) {
     return double(float(multiplicative_rate(config, step))) * config.weight_decay_multiplicative;
   }

@@ -40,7 +40,7 @@ struct Madam : PlainRule {
     float beta2, one_minus_beta2;
     SharedDivisor correction2;
     float lr;
-    float direction_bound;  // of g / sqrt(v^)
+    float direction_bound;  // bound on g / sqrt(v^)
     float weight_bound;
 
     static Step at(const Config& config, const StepScalars& step, const TensorScalars& tensor) {

@@ -1,6 +1,6 @@
 // Muon (docs/numerics.md "Muon"; Jordan et al. 2024, with the scale of Liu et al., arXiv
 // 2502.16982): matrices of linear layers move along their mean gradient with all singular values
-// made about equal; embedding, norms and head take steps of AdamW.
+// made about equal; embedding, norms and head take AdamW steps.
 #pragma once
 
 #include "optim/rules/adamw.h"

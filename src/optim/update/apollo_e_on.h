@@ -1,8 +1,9 @@
-// Passes of Apollo-E over a matrix, before its update, for any Exec.
+// Passes of Apollo-E over a matrix before its update, for any Exec.
 //
-// G is written once to FP32 scratch, because R reads it in another order than the update does. The
-// order of every sum depends on the shape only; that of a row's sum also on the group, so a device
-// with more lanes rounds R differently. Norms are FP64, because squares of R can underflow FP32.
+// G is written once to FP32 scratch, because R reads it in a different order than the update does.
+// The order of every sum depends only on the shape, except that a row's sum also depends on the
+// group: a device with more lanes rounds R differently. Norms are FP64, because squares of R can
+// underflow FP32.
 #pragma once
 
 #include "optim/apollo_e.h"
@@ -10,7 +11,7 @@
 
 namespace mpt {
 
-// Weights: a codec, or ExactWeights.
+// Weights is a codec or ExactWeights.
 template <class Weights>
 struct ExponentGradient {
   BlockGrid grid;
@@ -33,7 +34,7 @@ struct ExponentGradient {
   }
 };
 
-// R for row channels: one dot product for each k.
+// R for row channels: one dot product per k.
 struct ProjectRow {
   const float* gradient;    // [M, d]
   const float* projection;  // [r, d]
@@ -107,7 +108,7 @@ struct SumColumnTiles {
   }
 };
 
-// Updates V of one channel, and computes |N_j|^2 and |R_j|^2.
+// Updates V of one channel and computes |N_j|^2 and |R_j|^2.
 struct ProjectedMoments {
   const float* projected;  // [M, r]
   const ProjectionScalars* of_step;
@@ -149,7 +150,7 @@ struct ChannelFactors {
   }
 };
 
-// One factor for all channels.
+// A single factor for all channels.
 struct MatrixFactor {
   const double* norms;  // [2, M]
   int64_t channels;

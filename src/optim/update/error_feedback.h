@@ -1,4 +1,4 @@
-// Rounding errors of stored weights returned through the first moment, without memory of their own
+// Returns the rounding errors of stored weights through the first moment, without extra memory
 // (ECO; docs/numerics.md "Error feedback").
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-// Steps whose first moment can take errors: those with Adam's direction.
+// Steps whose first moment can absorb errors: those with an Adam direction.
 template <class Step>
 concept TakesErrors = requires(const Step& step) {
   { step.moments } -> std::convertible_to<const AdamMoments&>;
@@ -30,7 +30,7 @@ struct ErrorFeedback {
     const double of_error = (1 - 1 / beta1) * inner.moments.correction1.value / lr;
     return {inner, lr > 0 ? float(of_error) : 0.0f};
   }
-  // Adds to m what later steps turn into +error, all of them together.
+  // Adds to m the amount that later steps together turn into +error.
   template <class Ema>
   MPT_HD void take(float error, float* state) const {
     const float root = step.moments.template root<Ema>(state[1]);

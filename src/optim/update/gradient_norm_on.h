@@ -1,5 +1,5 @@
 // Global gradient norm: sums of squares by reduction tile, added in an order that depends only on
-// the model, then clipping factor and step decision (docs/numerics.md "Norm and clipping").
+// the model, then the clipping factor and the step decision (docs/numerics.md "Norm and clipping").
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-// Sum of squares of the first `count` of kPart numbers, in FP64: running sums that vectorise, then
+// Sum of squares of the first `count` of kPart numbers, in FP64: running sums that vectorize, then
 // a tree. A lane that owns whole update blocks prefetches later ones.
 template <int kPart, class T>
 MPT_HD double square_sum(const T* x, int count) {
@@ -70,8 +70,8 @@ struct SquareSum {
   }
 };
 
-// sums[i]: sum of tiles [i kTiles, (i + 1) kTiles), numbered through all tensors, wherever they are
-// stored.
+// sums[i]: sum of tiles [i kTiles, (i + 1) kTiles) in the numbering over all tensors, wherever they
+// are stored.
 struct SumOfTiles {
   static constexpr int64_t kTiles = 1024;
 
@@ -95,7 +95,7 @@ struct SumOfTiles {
   }
 };
 
-// Writes the global norm, the clipping factor, and whether the step is made.
+// Writes the global norm, the clipping factor and whether the step proceeds.
 struct ComputeClip {
   const double* sums;
   int64_t sum_count;

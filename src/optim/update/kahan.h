@@ -1,8 +1,8 @@
-// Compensated BF16 weights: next to each weight w, a second BF16 number c keeps what rounding lost,
-// so that w + c has about 16 significant bits (docs/numerics.md "Kahan compensation").
+// Compensated BF16 weights: next to each weight w, a second BF16 number c keeps the bits that
+// rounding lost, so w + c has about 16 significant bits (docs/numerics.md "Kahan compensation").
 //
-// A compensated step maps (w, c, g, state) to {w', c'}; settled() is that of its rule (rule.h). w'
-// is a BF16 value; c' is rounded on store.
+// A compensated step maps (w, c, g, state) to {w', c'}; settled() is its rule's (rule.h). w' is a
+// BF16 value; c' is rounded on store.
 #pragma once
 
 #include "core/bf16.h"
@@ -14,8 +14,8 @@ struct Compensated {
   float w, c;
 };
 
-// The update in FP32; weight and residual are each rounded once. The rule's bound on weights
-// applies to the compensated weight w + c.
+// FP32 update; weight and residual are each rounded once. The rule's weight bound applies to the
+// compensated weight w + c.
 template <class Step>
 struct KahanFused {
   static constexpr auto kStates = Step::kStates;

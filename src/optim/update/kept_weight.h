@@ -1,11 +1,11 @@
-// Weights that the optimizer knows more exactly than their format: what is kept beside a stored
-// weight (docs/numerics.md "Exact weights").
+// Residuals: the bits that rounding to the stored format drops, kept for each weight
+// (docs/numerics.md "Exact weights").
 //
-// A form K of keeping has
-//   K::Code                      a number beside every weight, 0 beside one that was never updated
-//                                (Fp32Copy: the weight)
+// A residual type K provides
+//   K::Code                      the number kept with each weight; 0 if the weight was never
+//                                updated (Fp32Copy: the weight itself)
 //   K::exact(w, code)            the weight as the rule sees it
-//   K::split(exact, w, code)     w: what is rounded to nearest and stored; code: what is kept
+//   K::split(exact, w, code)     w: the part rounded to nearest and stored; code: the part kept
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@
 
 namespace mpt {
 
-// The lower half of an FP32 number whose upper half, rounded half away from zero, is the BF16
-// weight. exact() is the FP32 number that was split, bit for bit.
+// Lower half of an FP32 number whose upper half, rounded half away from zero, is the BF16 weight.
+// exact() restores the FP32 number bit for bit.
 struct Remainder {
   using Code = int16_t;
 
@@ -31,7 +31,7 @@ struct Remainder {
   }
 };
 
-// The rounding error of a BF16 weight in 127ths of half a unit in its last place (FlashOptim).
+// Rounding error of a BF16 weight in 127ths of half an ulp (FlashOptim).
 struct UlpResidual {
   using Code = int8_t;
 
@@ -45,7 +45,7 @@ struct UlpResidual {
   }
 
  private:
-  // 2^(e - 8) for 2^e <= |w| < 2^(e + 1), and for smaller weights that of 2^-100: they stay without
+  // 2^(e - 8) for 2^e <= |w| < 2^(e + 1). Smaller weights use the value of 2^-100: they keep no
   // residual, and no factor is subnormal.
   MPT_HD static float half_ulp(float w) {
     const uint32_t exponent = max_of(bits_of(w) >> 23 & 0xffu, 27u);
@@ -53,7 +53,7 @@ struct UlpResidual {
   }
 };
 
-// An FP32 copy, beside weights of any format.
+// FP32 copy, for weights of any format.
 struct Fp32Copy {
   using Code = float;
 

@@ -1,4 +1,4 @@
-// Device operations of optimizers: gradient norm, batches of updates, Apollo-E projections. Written
+// Device operations of optimizers: gradient norm, update batches, Apollo-E projections. Written
 // once over Exec (optimizer_ops_on.h) and instantiated per backend.
 #pragma once
 
@@ -30,7 +30,7 @@ class OptimizerOps {
   struct Options {};
 
   virtual ~OptimizerOps() = default;
-  // A batch of updates by step number `step` of the rule, for weights in this storage. Throws
+  // Makes a batch of updates by step number `step` of the rule, for weights in this storage. Throws
   // LogicError if the rule has no such step.
   [[nodiscard]] virtual std::unique_ptr<UpdateBatch> make_batch(const RuleConfig& rule, size_t step,
                                                                 BatchStorage storage) const = 0;
@@ -39,43 +39,43 @@ class OptimizerOps {
   // are exact, so their order does not matter.
   virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums,
                                const Tensor& mean) = 0;
-  // Decodes the blocks of a tensor to fp32 [rows, cols], of which the others need not exist.
+  // Decodes the given blocks of a tensor to fp32 [rows, cols]. Other blocks need not exist.
   virtual void copy_weights(const EncodedTensor& weights, BlockRange blocks, const Tensor& to) = 0;
-  // Passes of orthogonalization.h, on matrices without padding: the direction to be orthogonalized;
-  // x divided by (the root of the sum of squares, as sum_of_squares() left them, which are
-  // overwritten) + 1e-7; x = alpha x + beta y.
+  // Passes of orthogonalization.h, on matrices without padding: compute the direction to be
+  // orthogonalized; divide x by (the root of the sum of the squares left by sum_of_squares(), which
+  // are overwritten) + 1e-7; x = alpha x + beta y.
   virtual void mean_direction(const MeanDirectionCall& call) = 0;
   virtual void divide_by_norm(const Tensor& x, const Tensor& squares) = 0;
   virtual void combine(const Tensor& x, float alpha, const Tensor& y, float beta) = 0;
-  // Sets maxima to 0, the least possible. Call before UpdateBatch::find_maxima(), which skips
-  // tensors whose update blocks are on other ranks.
+  // Sets maxima to 0, the lowest value. Call before UpdateBatch::find_maxima(), which skips tensors
+  // whose update blocks are on other ranks.
   virtual void clear_maxima(const Tensor& maxima) = 0;
-  // Call after update(), on every rank that holds the tensor: sets its scale to the one its codes
-  // were stored with.
+  // Call after update(), on every rank that holds the tensor. Sets its scale to the one used to
+  // store its codes.
   virtual void take_maximum(const EncodedTensor& weights, const Tensor& next_maximum,
                             const StepControl* control) = 0;
 
   [[nodiscard]] virtual int64_t norm_table_bytes(const NormCall& call) const = 0;
   virtual void write_norm_table(const NormCall& call, std::byte* image) const = 0;
-  // sum_gradients(): sums of squares of own tiles. compute_clip(): norm and clipping factor, once
-  // the tile sums of all ranks are there.
+  // sum_gradients() sums the squares of own tiles. compute_clip() computes norm and clipping factor
+  // once the tile sums of all ranks are present.
   virtual void sum_gradients(const NormCall& call) = 0;
   virtual void compute_clip(const NormCall& call) = 0;
 
-  // Call before a rule with factors updates the tensor.
+  // Call before updating the tensor by a rule with factors.
   virtual void project(const ProjectionCall& call) = 0;
-  // partial[i], fp64: sum of squares of the i-th tile of the logical elements; there are
-  // square_sums() tiles.
+  // partial[i], fp64: sum of squares of tile i of the logical elements, for square_sums() tiles.
   virtual void sum_of_squares(const Tensor& tensor, const Tensor& partial) = 0;
   virtual void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) = 0;
-  // Rows of UpdateCounters needed for this many update blocks.
+  // Rows of UpdateCounters needed for that many update blocks.
   [[nodiscard]] virtual int64_t counter_rows(int64_t blocks) const = 0;
 };
 
-// Tiles of a tensor in sum_of_squares(). Depends on the shape only, so the order of the sum does
-// too.
+// Number of tiles of a tensor in sum_of_squares(). Depends only on the shape, so the order of the
+// sum does too.
 int64_t square_sums(int64_t rows, int64_t cols);
-// Intermediate sums for `tiles` tiles; one group would take too long to add all tiles.
+// Number of intermediate sums for `tiles` tiles; a single group would take too long to add all
+// tiles.
 int64_t sums_of_tiles(int64_t tiles);
 
 template <>

@@ -1,4 +1,4 @@
-// OptimizerOps on a CUDA stream. Bits are the same as on the CPU (no contraction: -fmad=false).
+// OptimizerOps on a CUDA stream, bit-identical to the CPU (no contraction: -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
 #include "optim/update/optimizer_ops_on.h"
 

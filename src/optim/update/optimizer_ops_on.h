@@ -11,84 +11,17 @@
 #include "optim/update/gradient_norm_on.h"
 #include "optim/update/optimizer_ops.h"
 #include "optim/update/orthogonalization_on.h"
+#include "optim/update/scale_kernels.h"
 #include "optim/update/tensor_inputs.h"
 #include "optim/update/tensor_table.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
 
-// Defined in update_batch_on.h, which is compiled separately for each step of each rule.
+// Defined in update_batch_on.h, which is compiled separately for every step of every rule.
 template <Exec E, class R, size_t kStep>
 std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::Config& config,
                                                BatchStorage storage);
-
-// Kernels for scales of a tensor: the mean block scale, which additive directions follow, and the
-// maximum of new weights, which determines the tensor's own scale.
-
-// sums[row]: block scales summed over the elements of a row, exact in FP64 in any order.
-template <class Codec>
-struct RowScaleSum {
-  static constexpr int64_t kBlock = Codec::kBlock;
-
-  Codec codec;
-  int64_t cols;  // elements
-  double* sums;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t row) const {
-    const Codec weights = codec;
-    const int64_t elements = cols;
-    const double sum = group.sum((elements + kBlock - 1) / kBlock, [=](int64_t block) {
-      return double(weights.block_scale(row, block)) *
-             double(min_of<int64_t>(kBlock, elements - block * kBlock));
-    });
-    if (group.lane() == 0) sums[row] = sum;
-  }
-};
-struct MeanScale {
-  const double* sums;
-  int64_t rows, elements;
-  float* mean;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t) const {
-    const double* const of_row = sums;
-    const double sum = group.sum(rows, [=](int64_t i) { return of_row[i]; });
-    if (group.lane() == 0) *mean = float(sum / double(elements));
-  }
-};
-
-template <class Codec>
-struct CopyWeights {
-  BlockGrid grid;
-  Codec codec;
-  int64_t first;  // update block
-  KeptCodes<float> to;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t i) const {
-    const BlockSpan span = grid.span(first + i);
-    float w[LanePart<G>::kSize];
-    codec.load(group, span, w);
-    to.store(group, span, w);
-  }
-};
-
-struct ClearMaximum {
-  float* maxima;
-
-  MPT_HD void operator()(int64_t i) const { maxima[i] = 0.0f; }
-};
-
-struct TakeMaximum {
-  const float* maximum;
-  const StepControl* control;
-  float* scale;
-
-  MPT_HD void operator()(int64_t) const {
-    if (control->proceed != 0) *scale = *maximum;
-  }
-};
 
 template <Exec E>
 class OptimizerOpsOn : public OptimizerOps {
@@ -166,7 +99,7 @@ class OptimizerOpsOn : public OptimizerOps {
            int64_t(call.tiles.spans().size() * sizeof(TileSpan));
   }
 
-  // The spans of tiles follow the TensorTable.
+  // The tile spans follow the TensorTable.
   void write_norm_table(const NormCall& call, std::byte* image) const override {
     const std::vector<size_t> own = own_gradients(call);
     TensorTable<Sum>::write(own.size(), image, [&](size_t k) {
@@ -274,7 +207,7 @@ class OptimizerOpsOn : public OptimizerOps {
     return batch;
   }
 
-  // Calls f with what loads the weights as the rule sees them.
+  // Calls f with a loader of the weights as the rule sees them.
   template <class F>
   static void with_exact_weights(const ProjectionCall& call, const F& f) {
     const auto kept = [&]<class Kept, class Codec>(std::type_identity<Kept>, const Codec& codec) {

@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-// The mean gradient after this step, or one step further ahead (Nesterov). Stores no state.
+// Mean gradient after this step, or one step further ahead (Nesterov). Stores no state.
 struct MeanDirection {
   BlockGrid grid;
   ElementCodec gradient, stored_mean;
@@ -35,7 +35,7 @@ struct MeanDirection {
   }
 };
 
-// sums[0] = sqrt(sum of the squares) + 1e-7, in place of the first of them.
+// sums[0] = sqrt(sum of the squares) + 1e-7, overwriting the first square.
 struct Divisor {
   double* sums;
   int64_t count;

@@ -1,4 +1,4 @@
-// What the update of a tensor reads and writes besides weights.
+// Inputs and outputs of a tensor's update other than the weights.
 #pragma once
 
 #include "precision/codec.h"
@@ -26,21 +26,21 @@ struct SharedFactors {
   }
 };
 
-// Scalars of a step that the device computes, in Optimizer::measure_gradients(), or the host sets.
+// Scalars of a step that the device computes in Optimizer::measure_gradients() or the host sets.
 struct StepControl {
-  double grad_norm = 0;     // of all gradients, before clipping
+  double grad_norm = 0;     // over all gradients, before clipping
   float grad_scale = 1.0f;  // the clipping factor
-  int32_t proceed = 1;      // 0: loss or norm is not finite, or a spike, and nothing is updated
+  int32_t proceed = 1;      // 0: loss or norm is not finite or a spike; nothing is updated
 };
 
-// min(1, clip / (norm + 1e-6)); 1 if clipping is off (clip = 0). A NaN norm gives NaN, never "no
+// min(1, clip / (norm + 1e-6)); 1 if clipping is off (clip = 0). A NaN norm gives NaN, not "no
 // clipping".
 MPT_HD float clip_scale(double clip_grad_norm, double norm) {
   const double factor = clip_grad_norm / (norm + 1e-6);
   return clip_grad_norm > 0 ? float(factor > 1.0 ? 1.0 : factor) : 1.0f;
 }
 
-// Gradient, states and the scalars of a step, for one tensor with kStates states per weight.
+// Gradient, states and step scalars of one tensor with kStates states per weight.
 template <int kStates>
 struct TensorInputs {
   BlockGrid grid;
@@ -50,7 +50,7 @@ struct TensorInputs {
   ElementCodec gradient;
   const StepControl* control;
   SharedFactors factors;
-  const float* mean_scale;  // mean block scale, for relative additive rates; null: one rate
+  const float* mean_scale;  // mean block scale for relative additive rates; null: one rate
 
   // No padding between rows.
   [[nodiscard]] bool contiguous() const {
@@ -60,7 +60,7 @@ struct TensorInputs {
   }
 };
 
-// Numbers kept beside weights, laid out as the states.
+// Residuals of weights, laid out like the states.
 template <class Code>
 struct KeptCodes {
   Code* data;
@@ -85,7 +85,7 @@ struct KeptCodes {
 };
 
 // If all moments are stored as T with rounding to nearest, and the gradient as D, calls f(T{}, D{})
-// and returns true. Otherwise returns false, as it does for FP32 moments that round at every
+// and returns true. Otherwise returns false; also for FP32 moments that round after every
 // operation, which no config has.
 template <int kStates, class F>
 bool with_stored_types(const TensorInputs<kStates>& states, const F& f) {

@@ -1,4 +1,4 @@
-// One pass over many tensors: a table in device memory with a functor and a range of items per
+// A pass over many tensors: a table in device memory with a functor and a range of items per
 // tensor.
 //
 //   [functors of the tensors][items of each]    all functors of one type
@@ -7,15 +7,15 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/blocks.h"
+#include "core/block_range.h"
 #include "core/host_device.h"
 #include "device/memory.h"
 #include "optim/update/tensor_inputs.h"
 
 namespace mpt {
 
-// The items of a tensor: from `first` up to the `first` of the next tensor. Item i of the pass is
-// item i + shift of the tensor.
+// Items of a tensor: from `first` to the `first` of the next tensor. Item i of the pass is item i +
+// shift of the tensor.
 struct TensorItems {
   int64_t first;
   int64_t shift;
@@ -35,14 +35,14 @@ MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   return low;
 }
 
-// The entry of a tensor: its functor and its items.
+// Table entry of a tensor: its functor and its items.
 template <class Functor>
 struct TableRow {
   Functor functor;
   BlockRange items;
 };
 
-// Functor of the pass: applies the tensor's functor to every item, as f(group, item within the
+// Functor of the pass: applies a tensor's functor to each of its items, as f(group, item within the
 // tensor). Does nothing if the step does not proceed.
 template <class Functor>
 struct TensorTable {
@@ -65,7 +65,7 @@ struct TensorTable {
   static int64_t bytes(int64_t tensors) {
     return align_up(items_offset(tensors) + tensors * int64_t{sizeof(TensorItems)}, 16);
   }
-  // Writes the table; row(i) returns the TableRow of the i-th tensor.
+  // Writes the table; row(i) returns the TableRow of tensor i.
   template <class Row>
   static void write(size_t tensors, std::byte* image, const Row& row) {
     std::byte* const items = image + items_offset(int64_t(tensors));
@@ -90,8 +90,8 @@ struct TensorTable {
     }
   }
 
-  // Copies the functor, so that the compiler knows that its writes cannot change it. A GPU would
-  // keep the copy in memory, so it does not use this path.
+  // Copies the functor, so the compiler knows that its writes cannot change it. A GPU would keep
+  // the copy in memory, so it does not use this path.
   template <class G>
   MPT_HD void run(G group, int64_t first, int64_t end) const {
     if (!proceeds()) return;

@@ -1,7 +1,7 @@
 // The step of one tensor, one update block at a time: decode, update in FP32, encode.
 //
-// Weights, states and gradients share the grid. The update uses the new moments as the rule's Ema
-// leaves them; they are rounded on store. A serial lane updates in place where elements are stored
+// Weights, states and gradients share the grid. The update uses the new moments as computed by the
+// rule's Ema; they are rounded on store. A serial lane updates in place where elements are stored
 // individually (InPlaceBlock).
 #pragma once
 
@@ -15,9 +15,8 @@
 
 namespace mpt {
 
-// Factor of every element's additive direction, proportional to the scale of its block; 1 for
-// formats without relative scales. Decay is a multiple of the weight and follows the scale without
-// it.
+// Factor on each element's additive direction, proportional to the scale of its block; 1 for
+// formats without relative scales. Decay is a multiple of the weight and follows the scale anyway.
 template <class WeightCodec, class G, bool kRelative = WeightCodec::kRelativeScales>
 struct AdditiveScales {
   MPT_HD AdditiveScales(const WeightCodec&, G, BlockSpan, const float*) {}
@@ -34,15 +33,15 @@ struct AdditiveScales<WeightCodec, G, true> {
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
 };
 
-// f(ema): how the rule's moments advance. Bias correction is skipped once it equals 1, because its
-// divisions are slow; the bits are the same.
+// Calls f(ema) with the Ema by which the rule's moments advance. Skips bias correction once it
+// equals 1, because its divisions are slow; the bits are the same.
 template <class Step, class F>
 MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
   if (step.settled()) return f(Settled<EmaOnce>{});
   f(EmaOnce{});
 }
-// The same where all moments are stored as T (with_stored_types).
+// Like with_ema(), where all moments are stored as T (with_stored_types).
 template <class T, class Step, class F>
 MPT_HD void with_ema_of(const Step& step, StateUpdate update, const F& f) {
   if constexpr (std::is_same_v<T, bf16>) return with_ema(step, update, f);
@@ -50,7 +49,7 @@ MPT_HD void with_ema_of(const Step& step, StateUpdate update, const F& f) {
   f(EmaOnce{});
 }
 
-// Replaces values.w by the unrounded new weights and values.s by the new moments.
+// Replaces values.w by the new weights, unrounded, and values.s by the new moments.
 template <class Ema, class Step, int kPart, class Scales>
 MPT_HD void advance_weights(Step step, const Scales& scales, RegisterBlock<Step, kPart>& values) {
   values.each([&](int k, float g, float* state) {
@@ -94,7 +93,7 @@ struct TensorUpdate {
     values.store(in, group, span);
   }
 
-  // Blocks [first, end) by a serial lane; contiguous numbers are updated as one long row.
+  // Updates blocks [first, end) on a serial lane; contiguous numbers are updated as one long row.
   void run(SerialGroup serial, int64_t first, int64_t end) const {
     if constexpr (kElementwise && Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && first < end) {
@@ -107,8 +106,8 @@ struct TensorUpdate {
     for (int64_t block = first; block < end; ++block) (*this)(serial, block);
   }
 
-  // max |w'| of the block, for formats that need the tensor's maximum before they encode. Writes
-  // nothing.
+  // Returns max |w'| of the block, for formats that need the tensor's maximum before encoding.
+  // Writes nothing.
   template <class G>
   MPT_HD float next_maximum(G group, int64_t block) const {
     constexpr int kPart = LanePart<G>::kSize;
@@ -172,7 +171,7 @@ struct TensorUpdate {
   }
 };
 
-// Compensated BF16 weights. Step is KahanFused of a rule's step, or a rule's EagerKahan.
+// Compensated BF16 weights. Step is KahanFused of a rule's step or a rule's EagerKahan.
 template <class S>
 struct CompensatedUpdate {
   using Step = S;
@@ -201,7 +200,7 @@ struct CompensatedUpdate {
     values.store(in, group, span);
   }
 
-  // Blocks [first, end) by a serial lane; contiguous numbers are updated as one long row.
+  // Updates blocks [first, end) on a serial lane; contiguous numbers are updated as one long row.
   void run(SerialGroup serial, int64_t first, int64_t end) const {
     if constexpr (Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && residuals.stride == in.grid.cols &&
@@ -243,7 +242,7 @@ struct CompensatedUpdate {
   }
 };
 
-// Weights whose rounding errors return through the first moment. S is the step of a rule.
+// Weights whose rounding errors are returned through the first moment. S is the step of a rule.
 template <TakesErrors S, class WeightCodec>
 struct FeedbackUpdate : TensorUpdate<S, WeightCodec> {
   using Step = ErrorFeedback<S>;
@@ -276,7 +275,7 @@ struct FeedbackUpdate : TensorUpdate<S, WeightCodec> {
   }
 };
 
-// Weights as a rule sees them, of which Kept keeps what rounding loses.
+// Weights as a rule sees them; Kept keeps the bits that rounding drops.
 template <class WeightCodec, class Kept>
 struct ExactWeights {
   WeightCodec weights;
@@ -293,7 +292,7 @@ struct ExactWeights {
   }
 };
 
-// The update of such weights.
+// Update of weights with residuals.
 template <class S, class WeightCodec, class Kept>
 struct KeptUpdate {
   using Step = S;
@@ -324,7 +323,7 @@ struct KeptUpdate {
     for (int64_t block = first; block < end; ++block) (*this)(serial, block);
   }
 
-  // max of |w'| before rounding to the format. Writes nothing.
+  // Returns max |w'| of the block before rounding to the format. Writes nothing.
   template <class G>
   MPT_HD float next_maximum(G group, int64_t block) const {
     const BlockSpan span = in.grid.span(block);
@@ -334,7 +333,7 @@ struct KeptUpdate {
     return group.reduce_max(largest_of(values.w));
   }
 
-  // Weights exact, the rest as it is stored.
+  // Loads exact weights, and gradient and states as stored.
   template <class G, int kPart>
   MPT_HD void load(G group, BlockSpan span, RegisterBlock<Step, kPart>& values) const {
     values.load(ExactWeights<WeightCodec, Kept>{weights, kept}, in, group, span);

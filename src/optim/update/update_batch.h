@@ -1,5 +1,5 @@
-// A batch of tensors with the same rule arithmetic and weight format, updated by one launch. Made
-// by OptimizerOps::make_batch(), the only place that selects the code to run.
+// A batch of tensors with the same rule arithmetic and weight format, updated by one launch.
+// Created by OptimizerOps::make_batch(), the only place that selects the code to run.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/blocks.h"
+#include "core/block_range.h"
 #include "core/tensor.h"
 #include "optim/rule.h"
 #include "optim/update/tensor_inputs.h"
@@ -15,7 +15,7 @@
 
 namespace mpt {
 
-// Memory read and written by the update of one tensor, or of some of its blocks. States and
+// Memory that the update of a tensor, or of some of its blocks, reads and writes. States and
 // residuals of other blocks need not exist; weights and gradients of other blocks are not accessed.
 // take_maximum() writes the scale of a tensor that needs_maximum().
 struct TensorSlot {
@@ -27,12 +27,12 @@ struct TensorSlot {
   DitherSource weight_dither{};
   TensorScalars scalars{};
   SharedFactors factors{};  // for steps that take one
-  Tensor mean_scale{};  // as find_mean_scale() left it: additive rates in proportion to the blocks'
+  Tensor mean_scale{};  // as left by find_mean_scale(): additive rates are proportional to block
                         // scales; none: one rate for all
   std::optional<BlockRange> blocks{};  // none: all
   Tensor
       next_maximum{};  // where needs_maximum(), fp32 [1, 1]: the amax of the whole tensor's new weights
-  Tensor residuals{};  // of weights with kept errors: laid out as the states
+  Tensor residuals{};  // of weights with kept errors, laid out like the states
 
   [[nodiscard]] BlockRange range() const {
     return blocks.value_or(all_blocks(weights.rows, weights.cols));
@@ -40,7 +40,7 @@ struct TensorSlot {
 };
 
 // The tensors of one step. Everything that changes between steps (rates, corrections, draws) is
-// read from `table` in device memory, so the same calls can be repeated with another table.
+// read from `table` in device memory, so the same calls can be repeated with a different table.
 struct BatchCall {
   std::span<const TensorSlot> tensors;
   const std::byte* table;      // written by write_table() for these tensors
@@ -56,19 +56,19 @@ class UpdateBatch {
   [[nodiscard]] virtual int64_t table_bytes(int64_t tensors) const = 0;
   virtual void write_table(const StepScalars& scalars, const BatchCall& call,
                            std::byte* image) const = 0;
-  // Computes the amax that the blocks will have after update(), into next_maximum of every tensor
+  // Computes the amax that the blocks will have after update() into next_maximum of every tensor
   // that needs_maximum(). update() expects the amax of the whole tensor there.
   virtual void find_maxima(const BatchCall& call) const = 0;
   // Updates the tensors, in any order.
   virtual void update(const BatchCall& call) const = 0;
-  // Counts what update() of one tensor will change if the step proceeds, into counter_rows() rows
-  // of UpdateCounters. Needs its next_maximum.
+  // Counts the changes that update() of one tensor will make if the step proceeds, into
+  // counter_rows() rows of UpdateCounters. Needs the tensor's next_maximum.
   virtual void count(const StepScalars& scalars, const BatchCall& call, size_t tensor,
                      const Tensor& counters) const = 0;
 };
 
-// What becomes of the rounding errors of a batch's weights: lost; kept in residuals (Kahan, in FP32
-// or as in eager BF16 code; the forms of kept_weight.h); returned through the first moment.
+// Fate of the rounding errors of a batch's weights: lost; kept in residuals (Kahan, in FP32 or as
+// in eager BF16 code; the types of kept_weight.h); returned through the first moment.
 enum class RoundingErrors : uint8_t {
   kLost,
   kKahanFused,

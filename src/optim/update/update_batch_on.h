@@ -1,5 +1,5 @@
 // UpdateBatch for one rule step and one weight format, for any Exec. Compiled separately for each
-// rule (cmake/MptRules.cmake); otherwise only tests with other lanes include it.
+// rule (cmake/MptRules.cmake); otherwise included only by tests with other lane counts.
 #pragma once
 
 #include "core/check.h"
@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-// maxima[i]: max |w'| that the update would give update block first + i of the tensor.
+// maxima[i]: max |w'| of update block first + i of the tensor after the update.
 template <class Update>
 struct NextMaxima {
   const Update* tensor;
@@ -26,7 +26,7 @@ struct NextMaxima {
   }
 };
 
-// What the update of this tensor reads and writes besides weights.
+// Inputs and outputs of this tensor's update other than the weights.
 template <class Step>
 TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot,
                                                   const StepControl* control) {
@@ -160,8 +160,8 @@ class UpdateBatchOn final : public UpdateBatch {
                           Update::Step::at(config_, scalars, slot.scalars), slot, control);
   }
 
-  // Computes the amax of the new weights in the slot's update blocks, which is the whole tensor's
-  // if the slot covers it.
+  // Computes the amax of the new weights in the slot's update blocks; this is the tensor's amax if
+  // the slot covers the whole tensor.
   void find_maximum(const TensorSlot& slot, const Update* tensor,
                     const Tensor& maxima_of_blocks) const {
     if (!needs_maximum(slot.weights.encoding)) return;

@@ -1,4 +1,4 @@
-// The values of an update block during its update: in registers, or in place in memory.
+// Values of an update block during its update: in registers, or in place in memory.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-// In registers: the lane's part of weights, gradient and states, in FP32. One object, so that the
+// In registers: the lane's part of weights, gradient and states, in FP32. A single object, so the
 // compiler knows that nothing overlaps.
 template <class Step, int kPart>
 struct RegisterBlock {
@@ -39,7 +39,7 @@ struct RegisterBlock {
       to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
   }
 
-  // Calls step(k, g, state) for every element; step may update the states. The loop vectorises only
+  // Calls step(k, g, state) for every element; step may update the states. The loop vectorizes only
   // without `omp simd`, which would put a `state` per lane in memory; a GPU unrolls it and keeps
   // everything in registers.
   template <class F>
@@ -70,9 +70,9 @@ struct Stored {
 enum class NewStates : uint8_t { kStored, kDropped };
 
 // Prefetches the next update block piece by piece while the current one is computed. A block is
-// loaded, computed and stored in turn, so without this memory idles during the divisions and the
-// processor during the loads.
-// For serial lanes only; groups of more lanes overlap with each other.
+// loaded, computed and stored in turn; without prefetching, memory idles during the divisions and
+// the processor during the loads.
+// For serial lanes only; groups with more lanes overlap with each other.
 template <int kMost>
 struct BlockPrefetch {
   static constexpr int kElements = 64;  // prefetched by one fetch()
@@ -90,7 +90,7 @@ struct BlockPrefetch {
   }
 };
 
-// In place, element by element: copies would cost a serial lane more than the arithmetic. All
+// In place, element by element: for a serial lane, copies would cost more than the arithmetic. All
 // moments are stored as T, rounded to nearest; the gradient is stored as D.
 template <class Step, class T, class D>
 struct InPlaceBlock {
@@ -111,8 +111,8 @@ struct InPlaceBlock {
     if constexpr (Step::kFactors == 1) in.factors.load(SerialGroup{}, span, factor);
   }
 
-  // Calls step(k, g, state) for every element; step may update the states. The compiler vectorises
-  // each state itself: with `omp simd`, every lane would have a `state` in memory.
+  // Calls step(k, g, state) for every element; step may update the states. The compiler vectorizes
+  // each state by itself: with `omp simd`, every lane would have a `state` in memory.
   template <NewStates kNew = NewStates::kStored, class F>
   void each(const F& step) const {
     each<kNew>(step, std::make_integer_sequence<int, kStates>{});
@@ -139,7 +139,7 @@ struct InPlaceBlock {
       if constexpr (kNew == NewStates::kStored) (own[i].set(k, state[i]), ...);
     };
     int64_t first = 0;
-    // Constant trip count, so that values common to all elements are loaded into registers once.
+    // Constant trip count, so values common to all elements are loaded into registers once.
     for (; first + kAtOnce <= count; first += kAtOnce) {
       next_block.fetch(first);
       prefetch_next(gradient + first);

@@ -1,6 +1,6 @@
-// Counts the outcomes of a tensor's updates and sums their sizes without making them: computes the
-// step as tensor_update.h does, rounds it as the codec would, and compares the result with the
-// stored weights.
+// Counts the outcomes of a tensor's updates and sums their sizes without applying them: computes
+// the step like tensor_update.h, rounds it like the codec, and compares the result with the stored
+// weights.
 #pragma once
 
 #include "optim/update/tensor_update.h"
@@ -24,7 +24,7 @@ MPT_HD void find_moves(const Step& step, const Scales& scales, RegisterBlock<Ste
   });
 }
 
-// Counts one update of w that is stored as `stored`; `asked`: the update was not zero.
+// Counts one update of w to `stored`; `asked`: the update was not zero.
 MPT_HD void count_outcome(int32_t (&outcomes)[kOutcomes][kMagnitudeBuckets], float w, bool asked,
                           float stored) {
   const int bucket = magnitude_bucket(w);
@@ -51,8 +51,8 @@ MPT_HD void sum_effect(double asked, double effective, EffectSums& sums) {
   sums.products += asked * effective;
 }
 
-// The update of one weight by one branch: the change that was asked for, and the weight stored
-// after the whole update. Differences of FP32 numbers within 29 binades are exact in FP64.
+// Update of one weight by one branch: the change asked for, and the weight stored after the whole
+// update. Differences of FP32 numbers within 29 binades are exact in FP64.
 struct SummedUpdate {
   double w, asked, stored;
 };
@@ -137,7 +137,7 @@ MPT_COLD MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G grou
   }
 }
 
-// Weights of which more is kept than is stored: counts what becomes of the stored ones.
+// Weights with residuals: counts outcomes of the stored weights.
 template <class G, class Step, class WeightCodec, class Kept>
 MPT_COLD MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& update, G group,
                                    BlockSpan span, UpdateCounters& mine) {
@@ -175,7 +175,7 @@ MPT_COLD MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& up
   }
 }
 
-// Each lane counts over its run of update blocks of the tensor that Update updates.
+// Each lane counts over its sequence of update blocks of the tensor that Update updates.
 template <class Update>
 struct CountUpdates {
   Update update;

@@ -14,7 +14,7 @@ struct BlockFp8Codec;
 struct BlockFp8Weights {
   static constexpr std::string_view kName = "block_fp8";
   using Codec = BlockFp8Codec;
-  static constexpr double kNominalBytes = 1;  // scales are not counted
+  static constexpr double kNominalBytes = 1;  // excluding scales
 
   static constexpr EncodedLayout layout(const WeightEncoding& encoding) {
     return {.codes = DType::kE4M3,
@@ -26,7 +26,7 @@ struct BlockFp8Weights {
   }
 };
 
-// FP16 code of the scale of a block whose max |w| is amax. kPow2: the smallest power of two with
+// FP16 code of the scale for a block with max |w| = amax. kPow2: the smallest power of two for
 // which amax does not clip; kFp16: amax / 448, rounded up. 0 for a block of zeros.
 MPT_HD uint16_t fp8_block_scale(float amax, Fp8ScaleMode mode) {
   const int power = clamp_to(e4m3_scale_exponent(amax), -24, 15);

@@ -1,4 +1,4 @@
-// Weights in FP32 and BF16, whose elements stand alone.
+// Weights in FP32 and BF16, whose elements are independent.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Weights in MXFP8 (OCP Microscaling formats 1.0): E4M3 elements with one E8M0 scale per 32
-// elements of a row, the smallest power of two with which the largest does not clip
+// elements of a row, the smallest power of two for which the largest element does not clip
 // (docs/numerics.md "MXFP8 weights").
 #pragma once
 

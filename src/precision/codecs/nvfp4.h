@@ -48,7 +48,7 @@ inline constexpr uint8_t kHalvesFrom = 0x10;     // 2^-5; its half is still norm
 inline constexpr uint8_t kQuartersFrom = 0x18;   // 2^-4; its quarter is still normal
 inline constexpr uint8_t kMostAfterStep = 0x6E;  // 112: two doublings below the largest
 
-// The tensor's scale at its first encoding: the smallest power of two with which every block scale
+// The tensor's scale at its first encoding: the smallest power of two for which every block scale
 // is at most 112. The lower bound keeps every step a normal FP32 value.
 MPT_HD float first_tensor_scale(float amax) {
   const uint32_t bits = bits_of(amax);
@@ -58,7 +58,7 @@ MPT_HD float first_tensor_scale(float amax) {
   return amax == 0.0f ? 1.0f : power_of_two(power);
 }
 
-// The distance of codes 0 and 0.5 is half of it; exact in FP32.
+// The distance between codes 0 and 0.5 is half of it; exact in FP32.
 MPT_HD float step_of(uint32_t scale, float tensor_scale) {
   return decode<kE4M3>(scale) * tensor_scale;
 }
@@ -92,7 +92,7 @@ MPT_HD bool moves(uint32_t scale, float amax, float tensor_scale) {
 
 }  // namespace nvfp4_sticky
 
-// --- live: every scale derived from the values at every encoding ---------------------------------
+// --- live: every encoding derives all scales from the values -------------------------------------
 namespace nvfp4_live {
 
 MPT_HD float tensor_multiplier(float tensor_amax) {
@@ -103,7 +103,7 @@ MPT_HD uint8_t block_scale(float amax, float tensor_amax) {
   const float per_six = tensor_multiplier(tensor_amax) * float_of(0x3E2AAAABu);  // 1 / 6
   return round_to<kE4M3>(min_of(amax * per_six, FLT_MAX), Nearest{});
 }
-// Factor of elements before rounding; 0 if the scale of the block is 0.
+// Factor applied to elements before rounding; 0 if the block's scale is 0.
 MPT_HD float multiplier_of(uint32_t scale, float tensor_amax) {
   const float tensor_step = 1.0f / tensor_multiplier(tensor_amax);
   return scale == 0 ? 0.0f : min_of(1.0f / (decode<kE4M3>(scale) * tensor_step), FLT_MAX);
@@ -114,8 +114,8 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 
 }  // namespace nvfp4_live
 
-// The tensor's FP32 scale is read through pointers, so that the device can
-// change it without the host.
+// The tensor's FP32 scale is read through pointers, so that the device can change it without the
+// host.
 //   sticky   A power of two. store() reads the old block scale from memory and writes the new one.
 //            load_scale and store_scale are the same, and only CodecOps::rescale() changes it.
 //   live     max|w| of the tensor. store() needs the maximum of the NEW weights before it stores
@@ -138,7 +138,7 @@ struct Nvfp4Codec {
   Nvfp4ScaleMode mode = Nvfp4ScaleMode::kSticky;
 
   Nvfp4Codec() = default;
-  // Loads and stores with the scale of the tensor.
+  // Loads and stores with the tensor's scale.
   explicit Nvfp4Codec(const EncodedTensor& t)
       : codes(t.codes.as<uint8_t>()),
         code_stride(t.codes.stride),
@@ -149,7 +149,7 @@ struct Nvfp4Codec {
         mode(t.encoding.nvfp4_scale_mode) {
     check_format(t, Nvfp4Weights::kName);
   }
-  // Stores with another tensor scale: second pass of live.
+  // Stores with a different tensor scale: second pass of live.
   [[nodiscard]] Nvfp4Codec storing_with(const float* tensor_amax) const {
     Nvfp4Codec codec = *this;
     codec.store_scale = tensor_amax;
@@ -174,8 +174,8 @@ struct Nvfp4Codec {
     decode_runs<G, kE2M1>(code, step, x);
   }
 
-  // Bytes past the last element are not written, even within its block; the unused nibble of the
-  // last byte is 0.
+  // Writes no bytes past the last element, even within its block; the unused nibble of the last
+  // byte is 0.
   template <class G>
   MPT_HD void store(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
@@ -206,18 +206,18 @@ struct Nvfp4Codec {
     decode_runs<G, kE2M1>(code, step, x);
   }
 
-  // Scale of the tensor at its first encoding, from its amax.
+  // The tensor's scale at its first encoding, from its amax.
   [[nodiscard]] MPT_HD float first_tensor_scale(float amax) const {
     return mode == Nvfp4ScaleMode::kSticky ? nvfp4_sticky::first_tensor_scale(amax) : amax;
   }
 
-  // Scale of a block without the tensor's: a multiple of 2^-9, at most 448. FP64 sums over up to
+  // A block's scale without the tensor's: a multiple of 2^-9, at most 448. FP64 sums over up to
   // 2^31 blocks are exact in any order.
   [[nodiscard]] MPT_HD float block_scale(int64_t row, int64_t block) const {
     return decode<kE4M3>(scales[row * scale_stride + block]);
   }
-  // Stored block scale of each element divided by *mean. All are 1 if `mean` is null or *mean is 0;
-  // so are elements past the end of the part.
+  // Each element's stored block scale divided by *mean. All 1 if `mean` is null or *mean is 0; also
+  // 1 past the end of the part.
   template <class G>
   MPT_HD void relative_scales(G group, BlockSpan span, const float* mean,
                               float (&x)[LanePart<G>::kSize]) const {
@@ -233,7 +233,7 @@ struct Nvfp4Codec {
   }
 
   // Telemetry, call before store() of the same x: number of blocks whose scale this lane owns and
-  // whose maximum exceeds 6 steps, so that store() clips it. The count of a tensor is the sum over
+  // whose maximum exceeds 6 steps, so that store() clips it. The tensor's count is the sum over
   // lanes and update blocks. Rare for sticky; about half of all blocks for live, whose scales round
   // to nearest.
   template <class G>
@@ -249,14 +249,14 @@ struct Nvfp4Codec {
     return count;
   }
 
-  // End of a step, sticky: if the largest scale byte is too close to the top, multiply the scale of
-  // the tensor by 4 and divide block scales by 4.
+  // End of a step, sticky: if the largest scale byte is too close to the top, multiplies the
+  // tensor's scale by 4 and divides block scales by 4.
   MPT_HD static bool must_rescale(float largest_scale) {
     return largest_scale > float(nvfp4_sticky::kMostAfterStep);
   }
   MPT_HD static float rescaled_tensor_scale(float scale) { return 4.0f * scale; }
   // Rescales one update block. Decoded values are unchanged, except in blocks whose scale is too
-  // small to be divided by 4: those are rounded again, to nearest.
+  // small to be divided by 4: those are rounded to nearest again.
   template <class G>
   MPT_HD void rescale(G group, BlockSpan span) const {
     using R = Runs<G>;
@@ -287,7 +287,7 @@ struct Nvfp4Codec {
   static constexpr int kBlockBits = 4;
   static_assert(kNvfp4Block == 1 << kBlockBits && kNvfp4Block == kBlockQuantum);
 
-  // The block scales for encoding x.
+  // Block scales for encoding x.
   template <class G>
   struct Scales {
     float tensor;
@@ -337,8 +337,8 @@ struct Nvfp4Codec {
     return round_up_to<kE4M3>(decode<kE4M3>(scale) / 4.0f);
   }
 
-  // The lane that reads a block's old scale also writes the new one. Lanes that share the block get
-  // it through the maximum, which orders the read before the write.
+  // The lane that reads a block's old scale also writes the new one. Lanes sharing the block get it
+  // through the maximum, which orders the read before the write.
   template <class G>
   MPT_HD static bool owns_scale(G group) {
     return (group.lane() * LanePart<G>::kSize) % kNvfp4Block == 0;

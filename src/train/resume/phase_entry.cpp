@@ -7,13 +7,15 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_parts.h"
+#include "checkpoint/checkpoint_state.h"
 #include "core/bf16.h"
-#include "inference/weight_source.h"
+#include "weights/weight_source.h"
 
 namespace mpt {
 namespace {
 
-// "m" of "m/layers.0.attention.o"
+// Returns "m" of "m/layers.0.attention.o".
 std::string state_of(const TensorPart& part) {
   return part.whole.name.substr(0, part.whole.name.find('/'));
 }
@@ -62,7 +64,7 @@ void write_float(float value, DType type, std::byte* at) {
 }
 bool is_real(DType type) { return type == DType::kF32 || type == DType::kBF16; }
 
-// The states of a checkpoint's optimizer, loaded where a phase keeps them.
+// Loads the states of a checkpoint's optimizer that a phase keeps.
 class StateLoader {
  public:
   StateLoader(FileSystem& fs, const std::string& checkpoint, Device& device)
@@ -119,7 +121,7 @@ class StateLoader {
   std::vector<std::byte> from_, to_;
 };
 
-// A rollback to the beginning of a phase finds the states that its steps left.
+// For a rollback to the beginning of a phase, which finds the states left by its steps.
 void forget_states(TrainingModel& model, Device& device) {
   std::vector<std::byte> zeros;
   for (const TensorPart& part : model.optimizer.parts_to_load())

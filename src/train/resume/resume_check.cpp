@@ -12,14 +12,15 @@
 #include "core/check.h"
 #include "core/json/config_reader.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
-#include "inference/weights_checkpoint.h"
+#include "core/text/counted.h"
 #include "optim/schedule.h"
+#include "train/run_state.h"
+#include "weights/weights_checkpoint.h"
 
 namespace mpt {
 namespace {
 
-// Keys, or prefixes of keys, that must not change in a continuation.
+// Keys, or prefixes of keys, that must not change between a checkpoint and its continuation.
 constexpr std::array<std::string_view, 14> kFixed{"model.",
                                                   "precision.",
                                                   "data.pack",
@@ -66,8 +67,8 @@ std::string dotted(std::string pointer) {
   return pointer.substr(1);
 }
 
-// The saved keys under their current names: {"batch.seq_len": 64, ...}. A key that the version that
-// saved did not have yet has its default.
+// Returns the saved keys under their current names: {"batch.seq_len": 64, ...}. A key that did not
+// exist in the version that saved has its default.
 nlohmann::json saved_keys(const TrainState& saved, const std::optional<RunConfig>& config) {
   if (config) return nlohmann::json(resolved_json(*config)).flatten();
   JsonDocument document = JsonDocument::of_value(saved.config, "the checkpoint's config");
@@ -82,7 +83,7 @@ RecordedRows rows_of(const RunConfig& config) {
           .galore_batch = galore_batch_rows(config)};
 }
 
-// So that a number is no change from the 0 that stood for it.
+// Replaces 0 by the number that it stood for, so that naming that number is no change.
 void name_rows(nlohmann::json& keys, const RunConfig& config) {
   const RecordedRows rows = rows_of(config);
   keys["/batch/micro_batch_rows"] = rows.micro_batch;
@@ -134,7 +135,7 @@ size_t phase_to_continue(const std::vector<RunPhase>& phases, const TrainState& 
 
 namespace {
 
-// Updates are counted from the rest of the steps.
+// Checks the number of updates, which is computed from the other counts.
 void check_updates(const TrainState& saved, const std::string& checkpoint) {
   const auto count = [&](const char* key) {
     return extra_of(saved, key).is_null() ? 0 : saved_count(saved, checkpoint, key);
@@ -176,7 +177,7 @@ std::vector<ChangedKey> changed_keys(const nlohmann::json& before, const nlohman
   return changes;
 }
 
-// Of several such keys, names the rule, on which others depend.
+// If there are several such keys, names the rule, on which others depend.
 void refuse_fixed(const std::vector<ChangedKey>& changes, const std::string& checkpoint) {
   auto found = std::ranges::find(changes, "optimizer.rule", &ChangedKey::key);
   if (found == changes.end()) found = std::ranges::find_if(changes, is_fixed, &ChangedKey::key);
@@ -190,8 +191,8 @@ void refuse_fixed(const std::vector<ChangedKey>& changes, const std::string& che
       by_phase ? "change it from a later step on (phases), " : "");
 }
 
-// The length of the run and its phases have lines of their own; rows that were chosen are those of
-// the phase.
+// The length of the run and its phases are logged on lines of their own; rows that were chosen are
+// those of the phase.
 bool is_told_elsewhere(const std::string& key, const std::optional<RunConfig>& before,
                        const RunConfig& config) {
   if (key.starts_with("phases")) return true;
@@ -205,7 +206,7 @@ void tell(const ChangedKey& change) {
               "resume: {} was {}, is now {}", change.key, change.before, change.now);
 }
 
-// One line for all their keys.
+// Logs one line for all their keys.
 void tell_new_phases(const std::vector<ChangedKey>& changes) {
   std::vector<std::string> keys;
   for (const ChangedKey& change : changes)
@@ -224,7 +225,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
                 describe(saved.config));
   if (holds_weights_only(saved))
     throw error(
-        "{}: cannot be resumed: it holds weights alone, without states of an optimizer. Start a "
+        "{}: cannot be resumed: it holds only weights, without optimizer states. Start a "
         "new run from them with train.init_from",
         checkpoint);
   check_updates(saved, checkpoint);
@@ -250,7 +251,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
 
 namespace {
 
-// CPU results do not depend on the CPU model or on threads.
+// CPU results depend neither on the CPU model nor on threads.
 std::string device_of_results(const Device& device) {
   return device.backend() == Backend::kCpu ? "CPU" : device.name();
 }

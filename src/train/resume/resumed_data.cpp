@@ -7,11 +7,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/run_copies.h"
 #include "core/check.h"
 #include "core/io/file_system.h"
 #include "core/io/run_paths.h"
 #include "core/json/json_parse.h"
-#include "core/text.h"
+#include "core/text/counted.h"
 #include "data/manifest.h"
 #include "train/resume/resume_check.h"
 
@@ -23,7 +24,7 @@ constexpr const char* kOrder = "data_order";
 constexpr const char* kShards = "data_shards";
 constexpr const char* kValidation = "validation_shards";
 
-// " of books"; "" for the corpus without a name.
+// Returns " of books"; "" for the corpus without a name.
 std::string of_corpus(const std::string& name) { return name.empty() ? "" : " of " + name; }
 
 std::string called(const std::string& name) {
@@ -63,7 +64,7 @@ nlohmann::json json_of(const DataContents& contents) {
   return all;
 }
 
-// Nothing where the version that saved did not have the key.
+// Returns nothing if the version that saved did not have the key.
 DataContents saved_contents(const TrainState& saved, const std::string& checkpoint,
                             const char* key) {
   DataContents contents;
@@ -85,7 +86,7 @@ DataContents saved_contents(const TrainState& saved, const std::string& checkpoi
   return contents;
 }
 
-// The present name of the one corpus of `before`, if that has none.
+// Returns the present name of the only corpus of `before`, if that has none.
 std::string name_now(const std::vector<CorpusConfig>& before, const RunConfig& config) {
   if (before.size() != 1 || !before.front().name.empty()) return "";
   for (const CorpusConfig& corpus : config.data.train)
@@ -93,7 +94,7 @@ std::string name_now(const std::vector<CorpusConfig>& before, const RunConfig& c
   return "";
 }
 
-// Gives the entry without a name one.
+// Names the entry that has no name.
 template <class Value>
 void give_name(std::map<std::string, Value>& of_corpora, const std::string& name) {
   auto entry = of_corpora.extract("");
@@ -157,7 +158,8 @@ std::string text_of(const ShardContent& shard) {
   return fmt::format("{} of {} tokens", shard.file, shard.tokens);
 }
 
-// "shard 2 was b.bin of 10 tokens and is a.bin of 10 tokens"; "" if they have the same tokens.
+// Returns "shard 2 was b.bin of 10 tokens and is a.bin of 10 tokens"; "" if the tokens are the
+// same.
 std::string difference_of(const Shards& before, const Shards& now) {
   for (size_t i = 0; i < std::min(before.size(), now.size()); ++i) {
     if (now[i].same_as(before[i])) continue;
@@ -175,7 +177,7 @@ int64_t tokens_of(const Shards& shards) {
   return tokens;
 }
 
-// The manifest of the run that the checkpoint is of; it is that of a single corpus.
+// Returns the manifest of the checkpoint's run, which is that of a single corpus.
 std::optional<Manifest> kept_manifest(const std::string& checkpoint) {
   const std::string run = run_of_checkpoint(checkpoint);
   const std::string path = run.empty() ? "" : in_directory(run, kRunManifest);
@@ -183,7 +185,7 @@ std::optional<Manifest> kept_manifest(const std::string& checkpoint) {
   return Manifest::load(path);
 }
 
-// As difference_of(), of a checkpoint that does not list its shards.
+// Like difference_of(), but for a checkpoint that does not list its shards.
 std::string difference_by_manifest(const std::string& checkpoint, const Shards& now) {
   const std::optional<Manifest> manifest = kept_manifest(checkpoint);
   bool all_known = manifest.has_value();
@@ -221,7 +223,7 @@ void refuse_or_accept(const std::string& difference, const std::string& corpus,
                         what, difference);
   throw error(
       "{}: cannot be resumed: {}: {}. The saved data position is valid only for the same shards in "
-      "the same order: restore them, start a new run under another name, or go on with these at "
+      "the same order: restore them, start a new run under another name, or continue with these at "
       "the same row by --set data.changed_shards=accept",
       checkpoint, what, difference);
 }

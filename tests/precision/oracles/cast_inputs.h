@@ -1,7 +1,7 @@
 // FP32 inputs on which two implementations of a cast are compared.
 //
-// Stratified, in every run: every sign and exponent with 4096 mantissas, and every value at which a
-// cast changes its result with its neighbours. All 2^32, when MPT_LONG_TESTS=1 is set (the tests
+// Stratified, in every run: every sign and exponent with 4096 mantissas, and every value at which
+// the result of a cast changes, with its neighbors. All 2^32 if MPT_LONG_TESTS=1 is set (the tests
 // EveryInput).
 #pragma once
 
@@ -34,8 +34,8 @@ inline std::vector<uint32_t> stratified_bits() {
   return bits;
 }
 
-// Codes' values and the middles between them, with two FP32 neighbours on either side, of either
-// sign.
+// Adds codes' values and the midpoints between them, with two FP32 neighbors on either side, of
+// either sign.
 template <FloatFormat kFormat>
 void add_boundaries(std::vector<uint32_t>& bits) {
   for (uint32_t code = 0; code <= kFormat.max_code; ++code) {
@@ -63,7 +63,7 @@ struct Disagreements {
   uint32_t largest = 0;  // bits of one of them
 };
 
-// Of `count` inputs, those for which agree(bits) is false, on all threads.
+// Returns those of `count` inputs for which agree(bits) is false, on all threads.
 template <class Input, class Agree>
 Disagreements disagreements(int64_t count, const Input& input, const Agree& agree) {
   int64_t differ = 0;

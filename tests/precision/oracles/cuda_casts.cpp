@@ -1,4 +1,4 @@
-// Casts to nearest against the host paths of NVIDIA's headers, which need no GPU. Compiled where
+// Casts to nearest against the host paths of NVIDIA's headers, which need no GPU. Compiled if
 // CUDA's headers are found.
 //
 //   MPT_LONG_TESTS=1 mpt_precision_tests --gtest_filter='CudaCasts.EveryInput*'     all 2^32 inputs
@@ -36,7 +36,7 @@ bool bf16_agrees(uint32_t bits) {
   return bf16_nearest(x).bits == __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
 }
 
-// The quotient is exact in FP64 where it is a power of two, which is where the rounding changes.
+// The quotient is exact in FP64 if it is a power of two, which is where the rounding changes.
 bool scale_of_block_agrees(uint32_t bits) {
   const float amax = float_of(bits & 0x7FFFFFFFu);
   if (!(amax <= 448.0f * 0x1p119f)) return true;  // beyond the scales that are made

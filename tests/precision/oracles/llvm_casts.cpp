@@ -1,5 +1,5 @@
-// Casts to nearest against LLVM's APFloat, which shares nothing with NVIDIA's headers. Compiled
-// where LLVM 19 or later is found.
+// Casts to nearest against LLVM's APFloat, which shares nothing with NVIDIA's headers. Compiled if
+// LLVM 19 or later is found.
 //
 // APFloat does not saturate, so inputs are limited to the format's range first; its NaNs are
 // compared by class, and its E2M1 has none.

@@ -1,8 +1,8 @@
-// What GCC and Clang call before every load and store of code that is compiled with
+// Functions that GCC and Clang call before every load and store of code compiled with
 // -fsanitize=thread. Only kernels are, and nothing is linked against the thread sanitizer: these
-// stand in for its library.
+// replace its library.
 //
-// Called from everywhere in those files, by any thread of the host; only accesses of kernels count.
+// Called from anywhere in those files, by any host thread; only accesses of kernels count.
 #include <cstdint>
 
 #include "support/fake_cuda/race_detector.h"
@@ -17,7 +17,7 @@ using fake_cuda::detail::note_access;
   void __tsan_unaligned_read##bytes(void* at) { note_access(at, bytes, Access::kRead); } \
   void __tsan_unaligned_write##bytes(void* at) { note_access(at, bytes, Access::kWrite); }
 
-// Atomics of the host's library code, such as shared pointers; kernels have CUDA's.
+// Atomics of the host's library code, such as shared pointers; kernels use CUDA's.
 #define ATOMICS(bits)                                                                           \
   uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t* at, int) {           \
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                               \

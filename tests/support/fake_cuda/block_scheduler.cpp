@@ -108,7 +108,7 @@ class Scheduler {
   }
   void* shared_memory() { return shared_start(); }
   void watch(Races races) { watches_ = races == Races::kReported; }
-  // The thread goes on: the fault ends the kernel when it next waits or ends.
+  // The thread continues: the fault ends the kernel when the thread next waits or ends.
   void note_access(const void* address, size_t bytes, Access kind) {
     if (fault_ || running_ == nullptr) return;
     const Thread& self = *running_;
@@ -172,7 +172,7 @@ class Scheduler {
     started_ = done_ = waiting_for_block_ = 0;
   }
 
-  // --- workers: one runs threads one after another until one has to wait, and is then tied to that ---
+  // --- workers: each runs threads in turn until one must wait, and is then tied to that one ------
   Worker& idle_worker() {
     if (idle_.empty()) {
       workers_.push_back(std::make_unique<Worker>());
@@ -248,8 +248,7 @@ class Scheduler {
     worker.main = std::move(worker.main).resume();
   }
 
-  // After a fault: the stacks of threads that wait are unwound, and new workers are made when they
-  // are needed.
+  // Call after a fault: unwinds the stacks of waiting threads; new workers are made when needed.
   void drop_workers() {
     idle_.clear();
     workers_.clear();

@@ -1,5 +1,4 @@
-// Macros of the project that nvcc would define; included before every file compiled for the fake
-// CUDA.
+// Project macros that nvcc would define; included before every file compiled for the fake CUDA.
 #pragma once
 
 #include "fast_intrinsics.h"

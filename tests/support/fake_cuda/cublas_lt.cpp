@@ -18,7 +18,7 @@
 
 struct cublasLtContext {};
 
-// Attributes by number: what was set or is the default, with its size.
+// Attributes by number: the value set or the default, with its size.
 struct AttributeTable {
   std::map<int, std::vector<std::byte>> values;
 
@@ -63,7 +63,7 @@ cublasStatus_t refuse(cublasStatus_t status, std::string why) {
 }
 
 constexpr uint64_t kAlgorithmMark = 0x66616b65'6c743031;
-constexpr uint32_t kMostAlignment = 16;  // that any algorithm makes use of
+constexpr uint32_t kMostAlignment = 16;  // largest used by any algorithm
 
 struct Matrix {
   cudaDataType_t type;
@@ -120,14 +120,14 @@ struct Problem {
   cublasOperation_t op_a, op_b;
   cublasLtEpilogue_t epilogue;
   const float *scale_a, *scale_b;
-  fake_cuda::detail::Promotion promotion;  // of sums of FP8
+  fake_cuda::detail::Promotion promotion;  // of FP8 sums
   Matrix a, b, c, d;
 
   [[nodiscard]] int64_t m() const { return op_a == CUBLAS_OP_N ? a.rows : a.cols; }
   [[nodiscard]] int64_t k() const { return op_a == CUBLAS_OP_N ? a.cols : a.rows; }
   [[nodiscard]] int64_t n() const { return op_b == CUBLAS_OP_N ? b.cols : b.rows; }
   [[nodiscard]] int64_t k_of_b() const { return op_b == CUBLAS_OP_N ? b.rows : b.cols; }
-  // Of everything that an algorithm is chosen by, pointers aside.
+  // Hash of everything by which an algorithm is chosen, except pointers.
   [[nodiscard]] uint64_t hash() const;
 };
 
@@ -241,7 +241,7 @@ cublasStatus_t check_problem(const Problem& p) {
   return check_fp8(p);
 }
 
-// --- algorithms: three, which differ in the workspace they take ----------------------------------
+// --- algorithms: three that differ in workspace --------------------------------------------------
 struct Algorithm {
   uint64_t problem;
   uint64_t workspace;
@@ -271,7 +271,7 @@ cublasStatus_t check_algorithm(const Problem& p, const cublasLtMatmulAlgo_t& opa
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// --- the product ---------------------------------------------------------------------------------
+// --- the GEMM ------------------------------------------------------------------------------------
 double value_of_fp8(uint8_t code, int mantissa_bits, bool infinite) {
   const int exponent_bits = 7 - mantissa_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const int magnitude = code & 0x7F, exponent = magnitude >> mantissa_bits;
@@ -318,8 +318,8 @@ struct Product {
   Problem problem;
   const std::byte *a, *b, *c;
   std::byte* d;
-  float alpha, beta;                        // unless
-  const float *device_alpha, *device_beta;  // they are in device memory
+  float alpha, beta;                        // used unless
+  const float *device_alpha, *device_beta;  // these are set, in device memory
   std::byte* workspace;
   uint64_t workspace_bytes;
 
@@ -339,7 +339,8 @@ std::vector<double> rows_of_k(const Matrix& x, const std::byte* data, bool k_is_
 
 void Product::run() const {
   fake_cuda::detail::count_gemm();
-  // Whatever lay in the workspace is lost; to fill the start of it tells that well enough.
+  // The workspace's contents are lost; overwriting its start is enough to reveal a dependence on
+  // it.
   constexpr size_t kTelling = size_t{64} << 10;
   if (workspace_bytes > 0) memset(workspace, 0xFF, std::min(size_t(workspace_bytes), kTelling));
   float scale = device_alpha != nullptr ? *device_alpha : alpha;
@@ -401,8 +402,8 @@ bool overlap(const QuantizedMatrix& x, const QuantizedMatrix& y) {
   return x0 < y0 + y.bytes() && y0 < x0 + x.bytes();
 }
 
-// Operands may lie in interleaved columns of one tensor, as batches do; only equal starts are
-// surely wrong.
+// Operands may lie in interleaved columns of one tensor, like batches; only equal starts are
+// certainly wrong.
 cublasStatus_t check_operands(const QuantizedMatrix& a, const QuantizedMatrix& b,
                               const QuantizedMatrix& c, const QuantizedMatrix& d) {
   for (const QuantizedMatrix* const x : {&a, &b, &c, &d})
@@ -432,7 +433,7 @@ cublasStatus_t check_workspace(const Algorithm& algorithm, const void* workspace
 }
 
 cublasStatus_t check_scale(const float* scale, const char* name) {
-  if (reinterpret_cast<uintptr_t>(scale) % 16 != 0)  // as 13.1 on an H200
+  if (reinterpret_cast<uintptr_t>(scale) % 16 != 0)  // like 13.1 on an H200
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
                   fmt::format("the scale of {} is not aligned to 16 bytes", name));
   if (scale == nullptr || device_memory().holds(scale, sizeof *scale)) return CUBLAS_STATUS_SUCCESS;

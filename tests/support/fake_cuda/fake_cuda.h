@@ -1,8 +1,8 @@
 // Test controls of the fake CUDA runtime (include/cuda_runtime.h).
 //
-// Misuse that a GPU would suffer silently becomes an error of the call: threads that deadlock,
-// writes past the end of an allocation, a missing barrier between two threads' accesses, a host
-// pointer passed to a kernel, a wait within a capture.
+// Misuse that a GPU would not report becomes an error of the call: threads that deadlock, writes
+// past the end of an allocation, a missing barrier between two threads' accesses, a host pointer
+// passed to a kernel, a wait within a capture.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +34,16 @@ void set_order(Order order);
 // late, with streams overtaking each other unless events forbid it. A result that depends on this
 // lacks an event.
 //
-// Three things are late in any case, because a GPU does not promise more: work on the legacy
-// default stream, copies of plain cudaMemcpy() included; what is left of a copy from pageable memory
-// when its call returns; and an event behind either. They run when something that they come before
-// does: later work of the stream, of blocking streams beside the legacy one, what waits for such an
-// event, or the host. A kernel on another stream finds the memory as it was.
+// Three things are late in any case, because a GPU promises no more: work on the legacy default
+// stream, including copies by plain cudaMemcpy(); the part of a copy from pageable memory that is
+// pending when its call returns; and an event after either. They run when something that they
+// precede does: later work of the stream, of blocking streams other than the legacy one, work that
+// waits for such an event, or the host. A kernel on another stream finds the memory unchanged.
 enum class Execution : uint8_t { kAtOnce, kLate, kOvertaking };
 void set_execution(Execution execution);
 
-// Whether two threads that access the same memory with no barrier between them, one of which writes,
-// are a fault of the kernel (race_detector.h says what is seen and what is not).
+// Whether unsynchronized accesses of two threads to the same memory, at least one of them a write,
+// are a fault of the kernel (race_detector.h lists what is detected and what is not).
 enum class Races : uint8_t { kReported, kIgnored };
 void set_races(Races races);
 
@@ -54,7 +54,7 @@ void set_host_pointers(HostPointers host_pointers);
 // Total bytes cudaMalloc() can allocate; 4 GiB by default.
 void set_device_bytes(int64_t bytes);
 
-// The longest pitch of a copy of rows; just below 2 GiB by default, as on every GPU so far.
+// Largest pitch of a copy of rows; just below 2 GiB by default, as on every GPU so far.
 void set_most_pitch(int64_t bytes);
 
 // Description of the latest failure; empty if there was none.

@@ -1,7 +1,6 @@
-// The fast intrinsics of a GPU, as wrong as NVIDIA's CUDA C++ Programming Guide ("Intrinsic
-// Functions", of a build without -ftz=true and -use_fast_math) says that they may be, so that
-// bounds derived from it are tested. How wrong a result is, and to which side, depends on the
-// argument's bits.
+// A GPU's fast intrinsics with the largest errors that NVIDIA's CUDA C++ Programming Guide permits
+// ("Intrinsic Functions", for a build without -ftz=true and -use_fast_math), to test bounds derived
+// from it. The size and sign of an error depend on the argument's bits.
 #pragma once
 
 #include <cmath>
@@ -19,7 +18,7 @@ inline uint32_t mixed_bits(float x, float y) {
   return u ^ u >> 16;
 }
 
-// exact, moved by the whole bound one way or the other, or by a part of it.
+// exact, moved up or down by the whole bound or by a part of it.
 inline float moved(double exact, double units, uint32_t random) {
   const double unit = std::ldexp(1.0, std::ilogb(float(exact)) - 23);
   const double part = random % 4 < 2 ? 1.0 : double(random >> 8) * 0x1p-24;
@@ -31,7 +30,7 @@ inline bool is_ordinary(float x) { return std::isfinite(x) && std::fabs(x) >= 0x
 
 }  // namespace fake_cuda::detail
 
-// At most 2 + floor(|1.173 x|) units of the last place.
+// Error of at most 2 + floor(|1.173 x|) ulps.
 inline float __expf(float x) {
   const double exact = std::exp(double(x));
   if (!fake_cuda::detail::is_ordinary(float(exact))) return float(exact);
@@ -39,7 +38,7 @@ inline float __expf(float x) {
                                   fake_cuda::detail::mixed_bits(x, x));
 }
 
-// At most 2 units for |y| in [2^-126, 2^126]; beyond, 0, or NaN if x is infinite.
+// Error of at most 2 ulps for |y| in [2^-126, 2^126]; beyond that 0, or NaN if x is infinite.
 inline float __fdividef(float x, float y) {
   if (std::fabs(y) > 0x1p126f && !std::isnan(x)) return std::isinf(x) ? NAN : 0.0f * (x / y);
   const double exact = double(x) / double(y);

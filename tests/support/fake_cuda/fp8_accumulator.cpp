@@ -10,10 +10,10 @@ namespace {
 constexpr int kFractionBits = 13;
 constexpr size_t kTermsOfAnInstruction = 32, kTermsToPromotion = 128;
 
-// The weight of the last bit that is kept beside a value of this size.
+// The weight of the last bit that is kept when added to a value of this size.
 double unit_beside(double size) { return std::ldexp(1.0, std::ilogb(size) - kFractionBits); }
 
-// Towards zero; units are powers of two.
+// Truncates to a multiple of `unit`, a power of two.
 double cut(double x, double unit) { return std::trunc(x / unit) * unit; }
 
 double accumulated(double sum, std::span<const double> a, std::span<const double> b) {

@@ -17,7 +17,7 @@ constexpr size_t kGuardBytes = 256;
 constexpr int kGuard = 0xA5;
 constexpr int kGarbage = 0xFF;  // NaN in every floating-point type, -1 in integers
 
-// Host code that reads or writes the GPU's memory: says so before the process dies of it.
+// Reports host code that accesses the GPU's memory, before the process dies of it.
 void on_fault(int signal, siginfo_t* info, void* /*context*/) {
   if (device_memory().contains(info->si_addr)) {
     constexpr char kMessage[] = "host code touched the GPU's memory\n";
@@ -99,7 +99,7 @@ std::optional<std::string> Arena::damage_at(void* pointer) const {
   return block == blocks_.end() ? std::nullopt : damage_of(block->first, block->second);
 }
 
-// All of them at every wait would take most of the time of a test that holds thousands.
+// Checking all of them at every wait would take most of the time of a test that holds thousands.
 std::optional<std::string> Arena::damage_of_some() {
   constexpr size_t kMost = 64;
   auto block = blocks_.upper_bound(looked_at_);
@@ -128,8 +128,8 @@ void Arena::open() {
 void Arena::close() {
   if (--opened_ == 0 && access_ == Access::kOnDemand) protect(PROT_NONE);
 }
-// Neighbours at a time: what lies between allocations stays closed. Workspaces stay open: closing
-// their many pages after every kernel would take most of the time.
+// Works on adjacent allocations at a time: the memory between allocations stays closed. Workspaces
+// stay open: closing their many pages after every kernel would take most of the time.
 void Arena::protect(int protection) {
   constexpr size_t kMost = size_t{4} << 20;
   std::byte* start = nullptr;
@@ -164,7 +164,7 @@ Place place_of(const void* pointer) {
 bool is_host_address(uint64_t word) {
   constexpr uint64_t kLowest = uint64_t{1} << 32, kHighest = uint64_t{1} << 47;
   if (word < kLowest || word >= kHighest) return false;
-  // An enumerator, and padding behind it that was not cleared because it lies in an array
+  // An enumerator followed by padding that was not cleared because it lies in an array
   // (bytes_of()).
   constexpr uint64_t kMostEnumerators = 16;
   if (word % 256 < kMostEnumerators) return false;

@@ -12,8 +12,8 @@ namespace fake_cuda::detail {
 
 enum class Place : uint8_t { kDevice, kPinned, kPageable };
 
-// Allocations are aligned to 256 bytes, separated by guard words, in an address range reserved for
-// them.
+// Allocations are aligned to 256 bytes and separated by guard words, in an address range reserved
+// for them.
 class Arena {
  public:
   enum class Access : uint8_t { kAlways, kOnDemand };
@@ -23,7 +23,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   std::byte* allocate(size_t bytes);  // filled with garbage
-  // False if nothing was allocated there.
+  // Returns false if nothing was allocated there.
   bool free(void* pointer);
   [[nodiscard]] bool contains(const void* pointer) const {
     return pointer >= begin_ && pointer < begin_ + kBytes;
@@ -34,7 +34,7 @@ class Arena {
   [[nodiscard]] std::string describe(const void* pointer) const;
   // Whether the whole range lies in one allocation.
   [[nodiscard]] bool holds(const void* pointer, size_t bytes) const;
-  // Describes writes outside one allocation, or outside a few of them, different ones each time.
+  // Describes writes outside one allocation, or outside a few of them, different ones on each call.
   // Needs access.
   [[nodiscard]] std::optional<std::string> damage_at(void* pointer) const;
   [[nodiscard]] std::optional<std::string> damage_of_some();
@@ -46,7 +46,7 @@ class Arena {
   [[nodiscard]] int64_t live_allocations() const { return static_cast<int64_t>(blocks_.size()); }
 
  private:
-  static constexpr size_t kBytes = size_t{1} << 40;  // of addresses
+  static constexpr size_t kBytes = size_t{1} << 40;  // of address space
 
   [[nodiscard]] static size_t span_of(size_t bytes);
   [[nodiscard]] static std::optional<std::string> damage_of(const std::byte* data, size_t bytes);
@@ -54,14 +54,14 @@ class Arena {
 
   Access access_;
   std::byte* begin_;
-  size_t used_ = 0;  // of the addresses, from the beginning
+  size_t used_ = 0;  // of the address space, from its beginning
   int opened_ = 0;
   std::map<std::byte*, size_t> blocks_;  // by the pointer given out
   int64_t live_bytes_ = 0;
   std::byte* looked_at_ = nullptr;  // last
 };
 
-// Makes the GPU's memory accessible while it lives.
+// Makes the GPU's memory accessible during its lifetime.
 class Opened {
  public:
   explicit Opened(Arena& arena) : arena_(arena) { arena_.open(); }
@@ -76,7 +76,7 @@ class Opened {
 Arena& device_memory();
 Arena& pinned_memory();
 [[nodiscard]] Place place_of(const void* pointer);
-// Whether an argument of a kernel holds the address of host memory. Some are missed.
+// Whether a kernel argument holds the address of host memory. Some are missed.
 [[nodiscard]] bool is_host_address(uint64_t word);
 
 }  // namespace fake_cuda::detail

@@ -47,7 +47,7 @@ struct Meeting {
   explicit Meeting(size_t ranks) : calls(ranks), arrived(ranks) {}
   std::vector<std::optional<Call>> calls;
   std::vector<std::shared_ptr<Mark>> arrived;
-  std::vector<std::shared_ptr<void>> recorded;  // ncclComm::recorded of those that are captured
+  std::vector<std::shared_ptr<void>> recorded;  // ncclComm::recorded of the captured ones
   std::shared_ptr<Mark> done = std::make_shared<Mark>();
 };
 
@@ -80,7 +80,7 @@ void reduce(const Meeting& meeting, size_t i, std::byte* result) {
     *reinterpret_cast<float*>(result) = sum;
 }
 
-// What a rank receives; nothing unless it is the root.
+// The data that a rank receives; empty unless it is the root.
 std::vector<std::byte> received(const Meeting& meeting, size_t rank) {
   const Call& call = *meeting.calls[rank];
   const size_t size = bytes_of(call.type), ranks = meeting.calls.size();
@@ -247,7 +247,7 @@ ncclResult_t ncclGroupStart() {
   ++group_depth;
   return ncclSuccess;
 }
-// As in a group that goes on in the background.
+// Like a group that continues in the background.
 ncclResult_t ncclGroupEnd() { return --group_depth < 0 ? ncclInvalidUsage : ncclInProgress; }
 
 ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t receive_count,

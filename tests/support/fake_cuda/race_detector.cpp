@@ -7,7 +7,8 @@
 
 #include "support/fake_cuda/memory.h"
 
-// Of the program's static data, where static shared memory of kernels lies; given by the linker.
+// Bounds of the program's static data, which contains kernels' static shared memory; defined by the
+// linker.
 extern "C" {
 extern std::byte __data_start[];  // NOLINT
 extern std::byte _end[];          // NOLINT
@@ -20,7 +21,7 @@ template <class T>
 bool lies_in(const T& object, const void* address) {
   return address >= &object && address < &object + 1;
 }
-// Variables of the emulation, which every kernel reads.
+// Variables of the emulation that every kernel reads.
 bool is_an_index(const void* address) {
   return lies_in(threadIdx, address) || lies_in(blockIdx, address) || lies_in(blockDim, address) ||
          lies_in(gridDim, address);
@@ -50,7 +51,8 @@ void RaceDetector::sync_block() {
   for (Lane& lane : lanes_) lane.past_block = ++lane.clock;
 }
 
-// What any lane of the mask has past, all have, and what they did themselves.
+// Joins the clocks of the mask's lanes: what any of them is ordered after, and its own accesses,
+// now precede them all.
 void RaceDetector::join(int first, unsigned mask, Lane::Clocks Lane::*clocks) {
   Lane::Clocks joined{};
   const auto each_lane = [&](const auto& visit) {
@@ -95,7 +97,7 @@ RaceDetector::Page& RaceDetector::page_at(Region& region, size_t number) {
 bool RaceDetector::is_ordered(const Record& earlier, int thread, Kind kind,
                               Lane::Clocks Lane::*past) const {
   if (earlier.clock == 0) return true;
-  if (earlier.block != block_) return kind != Kind::kGlobal;  // shared memory begins anew
+  if (earlier.block != block_) return kind != Kind::kGlobal;  // shared memory starts afresh
   if (earlier.thread == thread) return true;
   if (earlier.clock < lanes_[earlier.thread].past_block) return true;
   return earlier.thread / kLanes == thread / kLanes &&

@@ -1,20 +1,19 @@
-// Reports accesses of two threads to the same memory with no barrier between them, one of which
-// writes.
+// Reports unsynchronized accesses of two threads to the same memory, at least one of them a write.
 //
-// Kernels are compiled so that they tell of every load and store (access_hooks.cpp). Of each byte of
-// the GPU's, pinned, shared and static memory the latest write and the latest reads since by two
-// threads are kept: by whom, and after how many of its barriers. Ordered are the accesses of one
-// thread, those before and after __syncthreads() in a block, and those before and after __syncwarp()
-// among the lanes of its mask. Blocks are ordered by nothing.
+// Kernels are compiled to report every load and store (access_hooks.cpp). For each byte of the
+// GPU's, pinned, shared and static memory, the latest write and the latest reads since then by two
+// threads are kept: by which thread, and after how many of its barriers. The accesses of one thread
+// are ordered, as are those before and after __syncthreads() in a block and those before and after
+// __syncwarp() among the lanes of its mask. Blocks are not ordered.
 //
-// A shuffle, a vote or a reduction makes no write visible: who reads after it what another lane
-// wrote before it is reported. But it orders reads before later writes, as a block of weights is
-// encoded in place after the maximum of what was decoded: what the lanes read had to be there for
-// the values they gave.
+// A shuffle, a vote or a reduction makes no write visible: reading after it what another lane wrote
+// before it is reported. But it orders reads before later writes, as when a block of weights is
+// encoded in place after the maximum of the decoded values: the lanes must have read their values
+// to contribute them.
 //
-// Not seen: accesses of atomics, order by fences and flags (reported as a race), what memcpy() and
-// other functions of libraries do, a read before a write where two other threads have read since,
-// and two launches.
+// Not detected: accesses by atomics, order by fences and flags (reported as a race), memcpy() and
+// other library functions, a read before a write where two other threads have read since, and two
+// launches.
 #pragma once
 
 #include <array>
@@ -63,7 +62,7 @@ class RaceDetector {
     Record write, read, read_before;  // by another thread than `read`
   };
   struct Page {
-    uint32_t launch = 0;  // whose records these are
+    uint32_t launch = 0;  // to which these records belong
     std::array<Cell, kPageBytes> cells;
   };
   enum class Kind : uint8_t { kGlobal, kDynamicShared, kStatic };
@@ -99,7 +98,8 @@ class RaceDetector {
   std::vector<Lane> lanes_;
 };
 
-// Of the thread of a kernel that this host thread runs, if any; what access_hooks.cpp calls.
+// Records an access of the kernel thread that this host thread runs, if any; called by
+// access_hooks.cpp.
 void note_access(const void* address, size_t bytes, Access kind);
 
 }  // namespace fake_cuda::detail

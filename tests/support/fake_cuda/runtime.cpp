@@ -32,7 +32,7 @@ namespace {
 
 struct Capture {
   cudaStream_t origin = nullptr;
-  std::set<cudaStream_t> streams;  // that joined
+  std::set<cudaStream_t> streams;  // that have joined
   std::vector<Item> items;
   bool valid = true;
 };
@@ -77,7 +77,7 @@ struct Runtime {
   WorkQueue queue;
   std::set<std::shared_ptr<Capture>> captures;
   std::set<cudaStream_t> streams;
-  std::map<const void*, size_t> shared_limits;  // of kernels that raised theirs
+  std::map<const void*, size_t> shared_limits;  // for kernels that raised theirs
 };
 
 Runtime& runtime() {
@@ -104,7 +104,7 @@ WorkQueue::Fault run_opened(const Work& work) {
   return work();
 }
 
-// What became of work: a fault stays, and what was to come is lost.
+// Handles the result of work: a fault persists, and pending work is lost.
 cudaError_t outcome(const WorkQueue::Fault& fault) {
   Runtime& r = runtime();
   if (!fault) return cudaSuccess;
@@ -125,7 +125,7 @@ cudaError_t run_some(const RunSome& run) {
 cudaError_t run_pending() {
   return run_some([](WorkQueue& queue) { return queue.run_all(pick(), run_opened); });
 }
-// What the stream's next work would wait for, also in other streams.
+// Runs the work that the stream's next work would wait for, also in other streams.
 cudaError_t settle(cudaStream_t stream) {
   return run_some([=](WorkQueue& queue) {
     return queue.settle(stream, is_blocking(stream), pick(), run_opened);
@@ -142,7 +142,8 @@ void invalidate_captures() {
   for (const auto& capture : runtime().captures) capture->valid = false;
 }
 
-// Calls that no capture outlives: those that wait, allocate or use the default stream.
+// Refuses calls that would invalidate a capture: those that wait, allocate or use the default
+// stream.
 cudaError_t check_no_capture(const char* call) {
   if (runtime().captures.empty()) return cudaSuccess;
   invalidate_captures();
@@ -183,7 +184,7 @@ bool is_device(cudaMemcpyKind kind, cudaMemcpyKind one, cudaMemcpyKind other) {
   return kind == one || kind == other;
 }
 
-// A side of a copy must be where the kind of copy says, and within one allocation.
+// A side of a copy must match the kind of copy and lie within one allocation.
 cudaError_t check_side(const void* pointer, size_t bytes, bool on_device, const char* side) {
   if (runtime().host_pointers == fake_cuda::HostPointers::kAllowed) return cudaSuccess;
   const Place place = place_of(pointer);
@@ -254,7 +255,7 @@ Work work_of(const Copy& copy) {
   };
 }
 
-// The rest of a copy whose source is in the driver's buffer now.
+// The rest of a copy whose source is now in the driver's buffer.
 Work staged_work_of(Copy copy) {
   const auto* const start = static_cast<const std::byte*>(copy.source);
   const auto buffer =
@@ -263,9 +264,9 @@ Work staged_work_of(Copy copy) {
   return [work = work_of(copy), buffer] { return work(); };
 }
 
-// On the legacy stream. What comes to the host is there when the call returns, and what leaves
-// pinned memory has arrived; pageable memory has left for the driver's buffers, and between two
-// places on the GPU nothing need have happened yet.
+// Copies on the legacy stream. When the call returns, data sent to the host has arrived, and so has
+// data from pinned memory; pageable memory has been read into the driver's buffers; and a copy
+// within the GPU need not have started.
 cudaError_t copy_now(const Copy& copy) {
   if (const auto error = check_copy(copy)) return error;
   if (const auto error = check_no_capture("a copy that waits")) return error;
@@ -284,7 +285,7 @@ cudaError_t copy_later(const Copy& copy, cudaStream_t stream) {
   if (const auto error = check_copy(copy)) return error;
   if (!copy.pageable() || runtime().host_pointers == fake_cuda::HostPointers::kAllowed)
     return fake_cuda::detail::enqueue(stream, work_of(copy));
-  // What is not pinned goes through the driver's buffers, and the call may wait for that.
+  // Memory that is not pinned goes through the driver's buffers, and the call may wait for that.
   if (const auto error = check_no_capture("a copy of memory that is not pinned")) return error;
   ++runtime().counters.synchronisations;
   if (copy.to_device())
@@ -557,7 +558,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       *value = p.l2CacheSize;
       return cudaSuccess;
     case cudaDevAttrAsyncEngineCount:
-      *value = 0;  // it serves one thread alone
+      *value = 0;  // it serves only one thread
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = p.major;
@@ -704,7 +705,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const auto error = check_stream(stream)) return error;
   event->capture = stream == nullptr ? nullptr : stream->capture;
   event->mark = std::make_shared<Mark>();
-  // To record it makes no work run that is owed.
+  // Recording it does not run any owed work.
   const bool owed = runtime().queue.owes(stream, is_blocking(stream));
   return enqueue_item(
       {.stream = stream, .when = owed ? When::kAsOwed : When::kAsSet, .reaches = event->mark});

@@ -17,12 +17,12 @@ using Work = std::function<std::optional<std::string>()>;
 // A point in the work of a stream that others can wait for.
 struct Mark {
   bool reached = false;
-  std::chrono::steady_clock::time_point time{};  // of that
+  std::chrono::steady_clock::time_point time{};  // when it was reached
 };
-// When an item runs, as far as its stream allows it.
+// When an item runs, as far as its stream allows.
 enum class When : uint8_t {
-  kAsSet,   // as Execution says
-  kAsOwed,  // no earlier than something else needs it, or waits for it
+  kAsSet,   // according to Execution
+  kAsOwed,  // no earlier than something else needs it or waits for it
 };
 // An item of a stream: wait for a mark, work, reach a mark; each is optional.
 struct Item {
@@ -35,7 +35,7 @@ struct Item {
 };
 
 cudaError_t enqueue_item(Item item);
-// Enqueues it, or records it while the stream captures. A fault of the work is a launch failure.
+// Enqueues work, or records it while the stream captures. A fault of the work is a launch failure.
 cudaError_t enqueue(cudaStream_t stream, Work work);
 // Records why a call fails, and returns the error.
 cudaError_t refuse(cudaError_t error, std::string why);

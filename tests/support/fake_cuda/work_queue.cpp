@@ -37,7 +37,7 @@ WorkQueue::Fault WorkQueue::reach(const std::shared_ptr<Mark>& mark, const Run& 
 WorkQueue::Iterator WorkQueue::picked(Pick pick) {
   auto best = items_.begin();
   std::set<cudaStream_t> seen;
-  bool legacy = false, blocking = false;  // seen
+  bool legacy = false, blocking = false;  // seen so far
   for (auto item = items_.begin(); item != items_.end() && pick == Pick::kLast; ++item) {
     const bool is_legacy = item->stream == nullptr;
     const bool held =
@@ -48,7 +48,7 @@ WorkQueue::Iterator WorkQueue::picked(Pick pick) {
   return best;
 }
 
-// After all that comes before it.
+// Runs an item after everything before it.
 WorkQueue::Fault WorkQueue::run_item(Iterator item, const Run& run) {
   for (;;) {
     const auto earlier = std::find_if(items_.begin(), item, [&](const Item& x) {

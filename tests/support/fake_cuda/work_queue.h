@@ -1,7 +1,7 @@
-// Work that streams still owe: what may run when, and what a wait makes run.
+// Pending work of streams: what may run when, and what a wait causes to run.
 //
-// Work of a stream comes in its order, after the marks it waits for. The legacy default stream and
-// the blocking streams wait for one another; nothing else orders streams.
+// Work of a stream runs in order, after the marks it waits for. The legacy default stream and the
+// blocking streams wait for one another; nothing else orders streams.
 #pragma once
 
 #include <list>
@@ -15,15 +15,15 @@ class WorkQueue {
  public:
   using Fault = std::optional<std::string>;
   using Run = std::function<Fault(const Work&)>;
-  // Which of the work that nothing holds back: what was given first, or last.
+  // Which of the unblocked work runs: the first or the last enqueued.
   enum class Pick : uint8_t { kFirst, kLast };
 
   void add(Item item) { items_.push_back(std::move(item)); }
   void clear() { items_.clear(); }
-  // Whether work is left that the stream's next would wait for.
+  // Whether work is pending that the stream's next work would wait for.
   [[nodiscard]] bool owes(cudaStream_t stream, bool blocking) const;
 
-  // These run what is needed for it, and return the first fault.
+  // Run the work needed, and return the first fault.
   Fault run_all(Pick pick, const Run& run);
   Fault settle(cudaStream_t stream, bool blocking, Pick pick, const Run& run);
   Fault reach(const std::shared_ptr<Mark>& mark, const Run& run);

@@ -1,8 +1,7 @@
-// A stand-in for cuBLASLt: products by a plain loop, with the restrictions of the real one on
-// Hopper.
+// Stand-in for cuBLASLt: GEMMs by a plain loop, with the restrictions of the real one on Hopper.
 //
 // Covers only what this program uses, with NVIDIA's names and values. latest_fault() in fake_cuda.h
-// and cublasLtGetStatusString() say why a call was refused.
+// and cublasLtGetStatusString() explain why a call was refused.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// A stand-in for the CUDA runtime: g++ compiles the GPU sources unchanged, and tests run them on
-// any machine.
+// Stand-in for the CUDA runtime: g++ compiles the GPU sources unchanged, and tests run them on any
+// machine.
 //
 // Covers only what this program uses, with NVIDIA's names and values. Threads of a block are
-// fibers, blocks run one after another, and device memory is host memory that is kept apart. Test
-// controls are in ../fake_cuda.h.
+// fibers, blocks run one after another, and device memory is separate host memory. Test controls
+// are in ../fake_cuda.h.
 #pragma once
 
 #include <cmath>
@@ -61,7 +61,7 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-// Of the thread that is running.
+// Indices of the running thread.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
@@ -94,7 +94,7 @@ enum cudaError_t {
   cudaErrorCapturedEvent = 907,
 };
 const char* cudaGetErrorName(cudaError_t error);
-// Of a launch failure: also which thread of which block waits for what.
+// For a launch failure, also says which thread of which block waits for what.
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
@@ -247,13 +247,12 @@ namespace fake_cuda::detail {
 struct Kernel {
   const void* address;
   std::function<void()> thread;
-  std::vector<std::vector<std::byte>> arguments;  // for a look at the pointers among them
+  std::vector<std::vector<std::byte>> arguments;  // for checking the pointers among them
 };
 cudaError_t launch(const cudaLaunchConfig_t& config, Kernel kernel);
 
-// The bytes of a value, with zeros for the padding among them, which may still hold half an address
-// of the host. GCC 12 clears more than that in larger arrays of structures: addresses there are
-// overlooked.
+// The bytes of a value with its padding zeroed, which may still hold half a host address. GCC 12
+// clears too much in larger arrays of structures: addresses there are missed.
 template <class T>
 std::vector<std::byte> bytes_of(T value) {
 #if __has_builtin(__builtin_clear_padding)  // not where clang-tidy reads this
@@ -294,11 +293,11 @@ struct Meeting {
   Collective kind = Collective::kNone;
   unsigned mask = 0;
   uint64_t value = 0;
-  int source_lane = 0;  // of a shuffle
+  int source_lane = 0;  // for a shuffle
   uint64_t (*fold)(uint64_t,
-                   uint64_t) = nullptr;  // of a reduction or a block barrier with a result
+                   uint64_t) = nullptr;  // for a reduction, or a block barrier with a result
 };
-// Waits for the others and returns the shuffled, voted or reduced value.
+// Waits for the other threads and returns the shuffled, voted or reduced value.
 uint64_t meet(const Meeting& meeting);
 [[nodiscard]] int lane_of_this_thread();
 void* dynamic_shared_memory();

@@ -1,4 +1,4 @@
-// A stand-in for NCCL over the fake CUDA: ranks are communicators of one process, each with its own
+// Stand-in for NCCL over the fake CUDA: ranks are communicators of one process, each with its own
 // stream.
 //
 // Covers only what this program uses, with NVIDIA's names and values. A collective runs when the

@@ -1,4 +1,4 @@
-// A stand-in for NVIDIA's tool extensions: names of ranges go nowhere.
+// Stand-in for NVIDIA's tool extensions: range names are discarded.
 #pragma once
 
 inline int nvtxRangePushA(const char* /*name*/) { return 0; }
