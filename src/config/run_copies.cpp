@@ -9,6 +9,7 @@
 #include "core/io/file_patterns.h"
 #include "core/io/file_system.h"
 #include "core/io/run_paths.h"
+#include "text/tokenizer.h"
 
 namespace mpt {
 namespace {

@@ -1,8 +1,10 @@
 #include "data/shuffle.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
+#include "core/check.h"
 #include "core/random.h"
 
 namespace mpt {

@@ -9,6 +9,7 @@
 #include "core/json/json_parse.h"
 #include "interchange/export_gguf.h"
 #include "interchange/exported_weights.h"
+#include "interchange/hugging_face_config.h"
 #include "precision/weight_formats.h"
 #include "text/sentencepiece/to_tokenizer_json.h"
 #include "text/subword/subword_tokenizer.h"

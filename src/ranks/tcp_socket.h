@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <unistd.h>
+
 namespace mpt {
 
 using Deadline = std::chrono::steady_clock::time_point;

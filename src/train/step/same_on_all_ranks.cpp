@@ -16,6 +16,7 @@
 #include "core/io/file_system.h"
 #include "core/io/hash.h"
 #include "core/json/json_parse.h"
+#include "data/dataloader.h"
 #include "device/device.h"
 
 namespace mpt {
