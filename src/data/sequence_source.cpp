@@ -226,8 +226,9 @@ void SequenceSource::read(int64_t global_sequence, const RowBuffers& row) const 
     const size_t inputs = std::min(length, tokens.size() - at), untold = apart || at == 0 ? 1 : 0;
     ids.resize(length);
     stream_.read(part.begin, ids);
-    std::ranges::copy(ids | std::views::take(inputs), tokens.begin() + std::ptrdiff_t(at));
-    std::ranges::copy(ids | std::views::drop(untold),
+    const std::span<const int32_t> read(ids);
+    std::ranges::copy(read.first(inputs), tokens.begin() + std::ptrdiff_t(at));
+    std::ranges::copy(read.subspan(std::min(untold, length)),
                       targets.begin() + std::ptrdiff_t(at + untold - 1));
     if (apart) std::ranges::fill(document_begin.subspan(at, inputs), static_cast<int32_t>(at));
     at += length;
