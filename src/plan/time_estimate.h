@@ -1,10 +1,10 @@
 // Estimates how long a run takes, from a short measurement on its device.
 //
 //   seconds per step = FLOPs per step / measured FLOP/s of forward and backward + update seconds
+//
 // Measures steps of the run's own model, or, if those would take too long, of a smaller one (fewer
 // layers, smaller vocabulary, less width, shorter rows) whose update time is scaled by the number
 // of parameters. Evaluations count as forward passes. Excludes reading data, writing checkpoints
-// and communication between ranks.
 // and communication between ranks.
 #pragma once
 

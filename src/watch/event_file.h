@@ -9,7 +9,6 @@
 //   one.
 // * A resumed run and a rollback write a restart mark at the next step: on reading it, TensorBoard
 //   drops that step and later ones.
-//   forgets what it read of that step and later ones.
 #pragma once
 
 #include <cstdint>

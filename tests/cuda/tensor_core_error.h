@@ -5,7 +5,6 @@
 // below the largest of them. The order of terms is unknown, so the largest is assumed to be as
 // large as a partial sum of any order can get: every truncation is toward zero, so a partial sum
 // lies between minus the sum of all negative and the sum of all positive terms.
-// between minus the sum of all negative and the sum of all positive terms.
 #pragma once
 
 #include <algorithm>
