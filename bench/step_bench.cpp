@@ -39,8 +39,8 @@
 #include "openblas_gemm.h"
 #endif
 #include "config/run_device.h"
-#include "train/step/device_step.h"
 #include "train/reports/gemm_rate.h"
+#include "train/step/device_step.h"
 #include "train/step/training_model.h"
 
 namespace mpt {

@@ -10,9 +10,9 @@
 #include "core/random.h"
 #include "optim/schedule.h"
 #include "samples.h"
-#include "train/step/device_step.h"
 #include "train/reports/gemm_rate.h"
 #include "train/resources/memory_fit.h"
+#include "train/step/device_step.h"
 
 namespace mpt {
 namespace {

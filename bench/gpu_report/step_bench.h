@@ -8,8 +8,8 @@
 
 #include "core/json/json_parse.h"
 #include "device_probe.h"
-#include "train/step/training_model.h"
 #include "train/step/device_step.h"
+#include "train/step/training_model.h"
 
 namespace mpt {
 

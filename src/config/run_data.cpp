@@ -9,10 +9,10 @@
 
 #include "config/run_copies.h"
 #include "core/check.h"
-#include "core/text/counted.h"
 #include "core/io/file_patterns.h"
 #include "core/io/file_system.h"
 #include "core/io/run_paths.h"
+#include "core/text/counted.h"
 #include "device/backends.h"
 
 namespace mpt {

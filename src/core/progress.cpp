@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "core/io/standard_error.h"
-#include "core/text/utf8.h"
 #include "core/text/units.h"
+#include "core/text/utf8.h"
 
 namespace mpt {
 namespace {

@@ -12,8 +12,8 @@
 #include "core/check.h"
 #include "core/json/json_parse.h"
 #include "plan/run_plan.h"
-#include "train/resources/memory_fit.h"
 #include "train/reports/run_report.h"
+#include "train/resources/memory_fit.h"
 
 namespace mpt {
 

@@ -5,8 +5,8 @@
 
 #include "core/check.h"
 #include "core/tensor.h"
-#include "text/sentencepiece/sentencepiece_model.h"
 #include "text/byte_level.h"
+#include "text/sentencepiece/sentencepiece_model.h"
 
 namespace mpt {
 namespace {

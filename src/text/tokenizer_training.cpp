@@ -16,11 +16,11 @@
 
 #include "core/check.h"
 #include "core/io/output_file.h"
-#include "core/text/library_message.h"
 #include "core/progress.h"
 #include "core/random.h"
-#include "core/text/utf8.h"
+#include "core/text/library_message.h"
 #include "core/text/units.h"
+#include "core/text/utf8.h"
 #include "data/shuffle.h"
 #include "text/line_sample.h"
 #include "text/tokenizer.h"

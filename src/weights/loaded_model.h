@@ -15,9 +15,9 @@
 #include "core/check.h"
 #include "core/io/file_system.h"
 #include "device/device.h"
-#include "weights/source_texts.h"
 #include "model/weight_store.h"
 #include "text/tokenizer.h"
+#include "weights/source_texts.h"
 
 namespace mpt {
 

@@ -14,11 +14,11 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "core/text/counted.h"
 #include "core/io/directory_lock.h"
 #include "core/io/output_directory.h"
 #include "core/progress.h"
 #include "core/random.h"
+#include "core/text/counted.h"
 #include "core/text/units.h"
 #include "data/shuffle.h"
 #include "text/corpus/ordered_pipeline.h"

@@ -15,8 +15,8 @@
 #include "core/seeded_hash.h"
 #include "core/text/shown_text.h"
 #include "core/text/utf8.h"
-#include "text/subword/bpe.h"
 #include "text/byte_level.h"
+#include "text/subword/bpe.h"
 #include "text/tokenizer_files/tokenizer_json_reader.h"
 
 namespace mpt {

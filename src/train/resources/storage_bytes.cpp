@@ -4,8 +4,8 @@
 
 #include "checkpoint/checkpoint_parts.h"
 #include "model/parameters.h"
-#include "train/step_schedule.h"
 #include "train/step/training_model.h"
+#include "train/step_schedule.h"
 
 namespace mpt {
 namespace {
