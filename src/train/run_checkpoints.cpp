@@ -64,8 +64,7 @@ void RunCheckpoints::loaded(const std::string& checkpoint, int64_t step) {
   last_step_ = step;
 }
 
-void RunCheckpoints::resumed(const std::string& checkpoint, int64_t step) {
-  loaded(checkpoint, step);
+void RunCheckpoints::began_from(const std::string& checkpoint, int64_t step) {
   if (parent_directory(checkpoint) == directory_) return;
   from_elsewhere_ = checkpoint;
   step_from_elsewhere_ = step;

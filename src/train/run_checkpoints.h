@@ -40,9 +40,9 @@ class RunCheckpoints {
 
   // Call when the run has the state of this checkpoint. Not collective.
   void loaded(const std::string& checkpoint, int64_t step);
-  // Like loaded(), but for the first, which may be another run's: checkpoints in this run's
-  // directory up to its step then do not belong to this run.
-  void resumed(const std::string& checkpoint, int64_t step);
+  // Call for the first one loaded, which may be another run's: checkpoints in this run's directory
+  // up to its step then do not belong to this run. Not collective.
+  void began_from(const std::string& checkpoint, int64_t step);
   // Returns the newest good checkpoint of this run.
   [[nodiscard]] std::optional<std::string> to_roll_back_to();
 

@@ -36,11 +36,11 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       allocator_(device.make_allocator()),
       model_(phase_.config(), device, *allocator_, ranks),
       incidents_(phase_.config().train),
-      checkpoints_(config, device, fs, ranks, phase_.all.back().last_step),
+      checkpoints_(config, device, fs, ranks, phase_.total_steps()),
       evaluation_({phase_.config(), data_.validation(), model_, device, ranks, failure_}),
       step_({phase_.config(), model_, data_, state_, incidents_, checkpoints_, failure_, device,
              ranks},
-            phase_.all.back().last_step, phase_.now().last_step) {
+            phase_.total_steps(), phase_.now().last_step) {
   check_validation_data(data_.validation(), phase_.config().eval.tokens, ranks);
 }
 
@@ -67,48 +67,41 @@ void Trainer::resume(const std::string& checkpoint) {
   check_resumable(saved, checkpoint, phase_.all[phase_after(phase_.all, saved.step - 1)].config);
   const FormerData former = data_.checked(saved, checkpoint, phase_.config());
   restore_gemms(saved, checkpoint, place_.device);
-  load(checkpoint);
-  checkpoints_.resumed(checkpoint, state_.step);
+  load(saved, checkpoint);
+  checkpoints_.began_from(checkpoint, state_.step);
   state_.evaluation_pending = left_evaluation(saved) && state_.step > phase_.now().first_step;
   data_.continue_from(former, saved.cursor);
 }
 
-// Loads everything except the position in the data.
-void Trainer::load(const std::string& checkpoint) {
-  const TrainState saved = load_tensors(checkpoint);
-  const bool begins = phase_.number > 0 && phase_.begins_after(saved.step);
-  const int64_t earlier_updates = state_.earlier_updates;  // as load_tensors() found them
-  state_ = RunState::of(saved, checkpoint);
-  if (begins) state_.earlier_updates = earlier_updates;
+// Loads everything except the position in the data. `saved` is the state of the checkpoint.
+void Trainer::load(const TrainState& saved, const std::string& checkpoint) {
+  if (saved.step < phase_.now().first_step)
+    throw error("{} is of step {}, before the {} phase, which begins after step {}", checkpoint,
+                saved.step, phase_.number + 1, phase_.now().first_step);
+  if (phase_.number > 0 && phase_.begins_after(saved.step)) {
+    state_ = enter(saved, checkpoint);
+  } else {
+    load_verified_checkpoint(place_.fs, checkpoint, model_.parts_to_load(), place_.device);
+    model_.weights_changed();
+    model_.optimizer.states_loaded();
+    state_ = RunState::of(saved, checkpoint);
+  }
   checkpoints_.loaded(checkpoint, state_.step);
   incidents_.restore_spikes(
       phase_.begins_with_another_batch(state_.step) ? nlohmann::json() : extra_of(saved, kSpikes),
       checkpoint + ": extra." + kSpikes);
 }
 
-// Loads the tensors of a checkpoint of this phase, or of the last one of the phase before it.
-TrainState Trainer::load_tensors(const std::string& checkpoint) {
-  const TrainState preview = read_checkpoint_state(place_.fs, checkpoint);
-  const RunPhase& phase = phase_.now();
-  if (preview.step < phase.first_step)
-    throw error("{} is of step {}, before the {} phase, which begins after step {}", checkpoint,
-                preview.step, phase_.number + 1, phase.first_step);
-  if (preview.step > phase.first_step || phase_.number == 0) {
-    const TrainState saved =
-        load_verified_checkpoint(place_.fs, checkpoint, model_.parts_to_load(), place_.device);
-    model_.weights_changed();
-    model_.optimizer.states_loaded();
-    return saved;
-  }
+// Enters the phase from the checkpoint with which the one before it ended.
+RunState Trainer::enter(const TrainState& saved, const std::string& checkpoint) {
   const PhaseEntry entry = enter_phase(place_.fs, checkpoint, phase_.all[phase_.number - 1].config,
                                        phase_.config(), model_, place_.device);
-  const RunState before = RunState::of(preview, checkpoint);
-  state_.earlier_updates =
-      entry.keeps_moments ? before.earlier_updates : before.step - before.skipped;
+  RunState state = RunState::of(saved, checkpoint);
+  if (!entry.keeps_moments) state.earlier_updates = state.step - state.skipped;
   if (place_.ranks.is_root())
     spdlog::info("phase {} of {}, steps {} to {}: {}", phase_.number + 1, phase_.all.size(),
-                 phase.first_step + 1, phase.last_step, entry.text);
-  return preview;
+                 phase_.now().first_step + 1, phase_.now().last_step, entry.text);
+  return state;
 }
 
 // --- a step, and the work due after it -----------------------------------------------------------
@@ -217,7 +210,7 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (!checkpoint)
     throw error("{}, and there is no checkpoint to roll back to ({}=rollback)", trouble_of(record),
                 policy_key(record));
-  load(*checkpoint);
+  load(read_checkpoint_state(place_.fs, *checkpoint), *checkpoint);
   if (!place_.ranks.is_root()) return;
   spdlog::warn("{}; rolled back to {}, continuing with the data after that step",
                trouble_of(record), *checkpoint);
@@ -298,7 +291,7 @@ std::unique_ptr<RunLogger> Trainer::open_logger() {
     logger = std::make_unique<RunLogger>(
         place_.fs, config,
         RunLogger::Options{.first_step = state_.step,
-                           .total_steps = phase_.all.back().last_step,
+                           .total_steps = phase_.total_steps(),
                            .attention = attention_in_use(config, place_.device, ranks.size())});
     const bool begins = state_.step > 0 && phase_.begins_after(state_.step);
     if (continued)

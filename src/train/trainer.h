@@ -78,6 +78,7 @@ class Trainer {
 
     [[nodiscard]] const RunPhase& now() const { return all[number]; }
     [[nodiscard]] const RunConfig& config() const { return all[number].config; }
+    [[nodiscard]] int64_t total_steps() const { return all.back().last_step; }  // of the run
     [[nodiscard]] bool begins_after(int64_t step) const;
     // Gradients of a different number of rows have norms of a different size.
     [[nodiscard]] bool begins_with_another_batch(int64_t step) const;
@@ -106,8 +107,8 @@ class Trainer {
   void save(RunLogger* logger);
   [[nodiscard]] bool due(int64_t every_steps) const;
   [[nodiscard]] TrainState state_to_save() const;
-  void load(const std::string& checkpoint);
-  TrainState load_tensors(const std::string& checkpoint);
+  void load(const TrainState& saved, const std::string& checkpoint);
+  [[nodiscard]] RunState enter(const TrainState& saved, const std::string& checkpoint);
 
   Phase phase_;
   Place place_;
