@@ -117,7 +117,7 @@ class Planner {
     plan_.disk = disk_of(config_, device_);
     if (options_.saved == Checkpoints::kNone)
       passes([&] { require_new_run(posix_file_system(), config_); });
-    passes([&] { find_room(config_, plan_.disk, needed_of(plan_.disk, options_.saved)); });
+    passes([&] { find_room(config_, plan_.disk, options_.saved); });
   }
 
   TimeEstimate estimated_time() {

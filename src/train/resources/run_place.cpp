@@ -11,7 +11,6 @@
 #include "config/run_paths.h"
 #include "core/check.h"
 #include "core/text/units.h"
-#include "core/text/utf8.h"
 #include "train/resources/storage_bytes.h"
 #include "weights/weights_checkpoint.h"
 
@@ -26,11 +25,8 @@ PlannedDisk disk_of(const RunConfig& config, Device& device) {
   return disk;
 }
 
-int64_t needed_of(const PlannedDisk& disk, Checkpoints saved) {
-  return saved == Checkpoints::kSome ? disk.checkpoint : disk.at_most;
-}
-
-void find_room(const RunConfig& config, PlannedDisk& disk, int64_t bytes) {
+void find_room(const RunConfig& config, PlannedDisk& disk, Checkpoints saved) {
+  const int64_t bytes = saved == Checkpoints::kSome ? disk.checkpoint : disk.at_most;
   const RunPlace place = place_of(config);
   disk.place = place.directory;
   disk.free = place.free_bytes;
@@ -45,7 +41,7 @@ void find_room(const RunConfig& config, PlannedDisk& disk, int64_t bytes) {
 void warn_of_little_disk(const RunConfig& config, Device& device, Checkpoints saved) {
   PlannedDisk disk = disk_of(config, device);
   try {
-    find_room(config, disk, needed_of(disk, saved));
+    find_room(config, disk, saved);
   } catch (const Error& problem) {
     spdlog::warn("{}", problem.what());
   }

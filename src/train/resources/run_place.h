@@ -34,11 +34,9 @@ enum class Checkpoints : uint8_t { kNone, kSome };
 
 // Returns the bytes of a run's checkpoints; the place is not determined.
 PlannedDisk disk_of(const RunConfig& config, Device& device);
-// Returns the bytes yet to be written. For a resumed run, those of the next checkpoint: existing
-// ones already take up their space.
-int64_t needed_of(const PlannedDisk& disk, Checkpoints saved);
-// Determines where checkpoints are written and throws Error if fewer than `bytes` are free there.
-void find_room(const RunConfig& config, PlannedDisk& disk, int64_t bytes);
+// Determines where checkpoints are written and throws Error if those yet to be written do not fit
+// there. For a resumed run, that is the next one: existing ones already take up their space.
+void find_room(const RunConfig& config, PlannedDisk& disk, Checkpoints saved);
 
 // Logs a warning if the run's checkpoints do not fit on its disk: all of a new run, the next one of
 // a run that has some.
