@@ -1,7 +1,6 @@
 // Opens the data that a run's config names: corpora in order, validation sets, tokenizer.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,13 +8,8 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "core/io/file_system.h"
-#include "data/dataloader.h"
-#include "data/manifest.h"
 #include "data/mixture.h"
 #include "data/sequence_source.h"
-#include "device/device.h"
-#include "model/linears.h"
 #include "text/tokenizer.h"
 
 namespace mpt {

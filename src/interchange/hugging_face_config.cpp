@@ -255,10 +255,10 @@ class ConfigTranslator {
 
   SpecialIds read_ids() {
     SpecialIds ids;
-    for (const auto& [key, member] : kIds) {
+    for (const auto& [key, member] : kSpecialIdKeys) {
       const Json* found = find(key);
       if (found == nullptr) continue;
-      if (!are_ids(*found))
+      if (!are_token_ids(*found))
         report(key, "expected a number of a token, a list of them or null, found {}",
                describe(*found));
       ids.*member = *found;
@@ -287,10 +287,10 @@ SpecialIds with_generation_config(SpecialIds ids, std::string_view text, const s
   const nlohmann::json content = parse_plain_json(text, path);
   if (!content.is_object())
     throw error("{}: expected an object of keys, found {}", path, describe(content));
-  for (const auto& [key, member] : kIds) {
+  for (const auto& [key, member] : kSpecialIdKeys) {
     const auto found = content.find(key);
     if (found == content.end() || found->is_null()) continue;
-    if (!are_ids(*found))
+    if (!are_token_ids(*found))
       throw error(
           "{}: {}: expected a number of a token, a list of them or null, found {}; correct or "
           "remove "

@@ -3,11 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "config/run_copies.h"
 #include "config/run_device.h"
-#include "core/io/run_paths.h"
 #include "weights/loaded_model.h"
-#include "weights/model_tokenizer.h"
 #include "weights/opened_weights.h"
 #include "weights/weights_checkpoint.h"
 

@@ -1,7 +1,6 @@
 #include "weights/opened_weights.h"
 
 #include "config/run_copies.h"
-#include "core/io/file_patterns.h"
 #include "core/io/run_paths.h"
 #include "weights/model_tokenizer.h"
 

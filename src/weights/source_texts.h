@@ -23,21 +23,21 @@ struct SpecialIds {
 };
 
 // Their keys in config.json and generation_config.json.
-inline constexpr std::array<std::pair<const char*, nlohmann::json SpecialIds::*>, 3> kIds{
+inline constexpr std::array<std::pair<const char*, nlohmann::json SpecialIds::*>, 3> kSpecialIdKeys{
     {{"bos_token_id", &SpecialIds::bos},
      {"eos_token_id", &SpecialIds::eos},
      {"pad_token_id", &SpecialIds::pad}}};
 
 // A number outside every vocabulary is one, too: -1 stands for no token.
-inline bool is_id(const auto& value) {
+inline bool is_token_id(const auto& value) {
   if (value.is_number_unsigned()) return value.template get<uint64_t>() <= INT32_MAX;
   return value.is_number_integer() && value.template get<int64_t>() >= INT32_MIN;
 }
-inline bool are_ids(const auto& value) {
+inline bool are_token_ids(const auto& value) {
   constexpr size_t kMost = 64;
-  if (!value.is_array()) return value.is_null() || is_id(value);
+  if (!value.is_array()) return value.is_null() || is_token_id(value);
   return value.size() <= kMost &&
-         std::all_of(value.begin(), value.end(), [](const auto& id) { return is_id(id); });
+         std::all_of(value.begin(), value.end(), [](const auto& id) { return is_token_id(id); });
 }
 
 inline constexpr const char* kSourceTexts = "source_texts";  // in a checkpoint's extra state

@@ -133,8 +133,9 @@ TEST(ErrorFeedback, NearestLagsByItsDeadZone) {
         run.step();
         z += kLr;  // 1 / c1 and the first steps of m are in m and c1 alike
         if (t <= 2000) continue;
-        sum += z - run.moved();
-        largest = std::max(largest, z - run.moved());
+        const double lag = z - run.moved();
+        sum += lag;
+        largest = std::max(largest, lag);
       }
       return std::pair(sum / 1000, largest);
     };

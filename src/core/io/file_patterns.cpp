@@ -17,10 +17,10 @@
 #include "core/check.h"
 #include "core/io/file_system.h"
 
-namespace mpt {
 // Does not use glob(), which silently skips names that it cannot inspect and directories that it
 // cannot read completely.
 
+namespace mpt {
 namespace {
 
 bool has_wildcard(std::string_view name) {
