@@ -7,6 +7,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <iostream>
 
@@ -180,12 +181,21 @@ class Kills : public testing::TestWithParam<int> {
     return config_of(directory_.path(), name, kLong);
   }
 
-  // Starts the run, strikes after `delay` seconds, and records the outcome.
-  bool break_off(const std::string& name, Blow blow, double delay, Draws& draws,
+  // Bytes of the log of steps, torn lines included: how far a run has come, whatever a step takes.
+  size_t logged(const std::string& name) const {
+    std::error_code none_yet;
+    const auto bytes = std::filesystem::file_size(metrics_path(config(name)), none_yet);
+    return none_yet ? 0 : size_t(bytes);
+  }
+
+  // Starts the run, strikes when its log has `bytes`, and records the outcome.
+  bool break_off(const std::string& name, Blow blow, size_t bytes, Draws& draws,
                  Campaign& campaign) const {
+    using namespace std::chrono_literals;
     auto running = std::async(std::launch::async, [&] { return train_to_end(name); });
-    const bool ended =
-        running.wait_for(std::chrono::duration<double>(delay)) == std::future_status::ready;
+    bool ended = false;
+    while (!ended && logged(name) < bytes)
+      ended = running.wait_for(1ms) == std::future_status::ready;
     const auto start = std::chrono::steady_clock::now();
     if (!ended) strike(blow, name, draws);
     const ProgramResult result = running.get();
@@ -211,20 +221,20 @@ TEST_P(Kills, AtAnyMoment) {
   if (GetParam() > 1) {
     MPT_SKIP_WITHOUT_MPIRUN();
   }
-  const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(train_to_end("whole").exit_code, 0);
-  const double whole_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Reference reference{state_at(config("whole"), kLong), metrics_of(config("whole"))};
+  const double whole = double(logged("whole"));
   Draws draws{uint64_t(GetParam())};
   Campaign campaign;
   const int wanted = crashes_asked_for(8) / 2;
   for (int run = 0; campaign.blows < wanted; ++run) {
     const std::string name = fmt::format("killed{}", run);
-    // A run is struck at most six times, so that it ends even on a machine that has become slow.
+    // Six blows at most, and none after the whole log: a run comes to its end.
     for (int blows = 0; blows < 6; ++blows) {
       const auto blow = static_cast<Blow>(draws.index(kBlows));
-      if (!break_off(name, blow, draws.uniform(0.3, 1.02) * whole_seconds, draws, campaign)) break;
+      const double now = double(logged(name)), left = std::max(0.0, whole - now);
+      const auto bytes = size_t(now + draws.uniform(0.0, 1.1) * left);
+      if (!break_off(name, blow, bytes, draws, campaign)) break;
       expect_newest_is_good(config(name));
       campaign.lost += last_step_logged(config(name)) - newest_committed(config(name));
     }
