@@ -369,9 +369,9 @@ struct PairOperands {
 
 // Compare with the rate of FP32 multiply-adds in registers: the possible gain of a GEMM from the
 // instruction.
-Operation pair_kernel(Bf16Products products) {
+Operation pair_kernel(Bf16Dot dot) {
   constexpr int64_t kCalls = 1000;
-  const bool amx = products == Bf16Products::kAmxBf16;
+  const bool amx = dot == Bf16Dot::kAmxBf16;
   const int threads = omp_get_max_threads(), rows = amx ? kAmxRows : kAvx512Rows,
             vectors = amx ? kAmxVectors : kAvx512Vectors;
   auto operands = std::make_shared<std::vector<PairOperands>>(size_t(threads));
@@ -393,10 +393,10 @@ Operation pair_kernel(Bf16Products products) {
 }
 
 void add_pair_kernels() {
-  for (const Bf16Products products : {Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
-    if (why_no_bf16_products(products).empty())
-      add_operation(fmt::format("pair_kernel/{}", name_of(products)),
-                    [products](Workbench&) { return pair_kernel(products); });
+  for (const Bf16Dot dot : {Bf16Dot::kAvx512Bf16, Bf16Dot::kAmxBf16})
+    if (why_no_bf16_dot(dot).empty())
+      add_operation(fmt::format("pair_kernel/{}", name_of(dot)),
+                    [dot](Workbench&) { return pair_kernel(dot); });
 }
 
 // --- the list ------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ struct Regime {
   std::string name;
   WeightFormat weights;
   ComputeFormat compute;
-  Bf16Products products = Bf16Products::kAuto;
+  Bf16Dot dot = Bf16Dot::kAuto;
 
   [[nodiscard]] Format others() const {
     return weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
@@ -72,13 +72,12 @@ const std::array<Regime, 8> kRegimes{
 // The regimes above, and some also with each other way to sum products of BF16 numbers.
 std::vector<Regime> regimes() {
   std::vector<Regime> all(kRegimes.begin(), kRegimes.end());
-  for (const Bf16Products products :
-       {Bf16Products::kFma, Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
+  for (const Bf16Dot dot : {Bf16Dot::kFma, Bf16Dot::kAvx512Bf16, Bf16Dot::kAmxBf16})
     for (const Regime& regime : kRegimes)
-      if (why_no_bf16_products(products).empty() && products != fastest_bf16_products() &&
+      if (why_no_bf16_dot(dot).empty() && dot != fastest_bf16_dot() &&
           (regime.name == "bf16" || regime.name == "block_fp8-fp8"))
-        all.push_back({fmt::format("{}+{}", regime.name, name_of(products)), regime.weights,
-                       regime.compute, products});
+        all.push_back(
+            {fmt::format("{}+{}", regime.name, name_of(dot)), regime.weights, regime.compute, dot});
   return all;
 }
 
@@ -93,7 +92,7 @@ RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view r
   config.precision.optimizer_state = config.precision.gradient = regime.others();
   config.optimizer.rule = benchmarked_rule(rule, {.additive = 1e-3, .multiplicative = 1e-4});
   config.train.steps = 1000;
-  config.device = {.type = DeviceType::kCpu, .bf16_products = regime.products};
+  config.device = {.type = DeviceType::kCpu, .bf16_dot = regime.dot};
   return config;
 }
 

@@ -13,9 +13,7 @@
 namespace mpt {
 namespace {
 
-std::string key_of(const StoredStretch& stretch) {
-  return fmt::format("{}@{}", stretch.tensor, stretch.first);
-}
+std::string key_of(const StoredSpan& span) { return fmt::format("{}@{}", span.tensor, span.first); }
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
@@ -83,8 +81,8 @@ PartList list_of(std::span<const TensorPart> parts) {
     if (part.is_whole()) {
       list.entries.push_back(whole);
     } else if (part.count > 0) {
-      list.stretches.push_back({whole.name, whole.shape, part.first, part.count});
-      list.entries.push_back({key_of(list.stretches.back()), whole.type, {part.count}});
+      list.spans.push_back({whole.name, whole.shape, part.first, part.count});
+      list.entries.push_back({key_of(list.spans.back()), whole.type, {part.count}});
     }
   }
   return list;
@@ -95,22 +93,21 @@ StoredTensors::StoredTensors(FileSystem& fs, std::string directory,
     : directory_(std::move(directory)) {
   for (const CheckpointFile& file : files) {
     files_.push_back(std::make_unique<SafetensorsReader>(fs, directory_ + "/" + file.name));
-    add(*files_.back(), file.stretches);
+    add(*files_.back(), file.spans);
   }
   for (auto& [name, stored] : tensors_) check_complete(stored);
 }
 
-void StoredTensors::add(const SafetensorsReader& file,
-                        const std::vector<StoredStretch>& stretches) {
-  std::map<std::string, const StoredStretch*> by_key;
-  for (const StoredStretch& stretch : stretches) {
-    const std::string key = key_of(stretch);
+void StoredTensors::add(const SafetensorsReader& file, const std::vector<StoredSpan>& spans) {
+  std::map<std::string, const StoredSpan*> by_key;
+  for (const StoredSpan& span : spans) {
+    const std::string key = key_of(span);
     const SafetensorsReader::Entry* entry = file.find(key);
-    if (entry == nullptr || entry->shape != std::vector{stretch.count})
+    if (entry == nullptr || entry->shape != std::vector{span.count})
       throw error("{}: expected elements {} to {} of tensor '{}' as '{}' with shape [{}], found {}",
-                  file.path(), stretch.first, stretch.first + stretch.count - 1, stretch.tensor,
-                  key, stretch.count, entry == nullptr ? "nothing" : entry->description());
-    if (!by_key.emplace(key, &stretch).second)
+                  file.path(), span.first, span.first + span.count - 1, span.tensor, key,
+                  span.count, entry == nullptr ? "nothing" : entry->description());
+    if (!by_key.emplace(key, &span).second)
       throw error("{}: '{}' is listed twice", file.path(), key);
   }
   for (const SafetensorsReader::Entry& entry : file.tensors()) {
@@ -118,9 +115,8 @@ void StoredTensors::add(const SafetensorsReader& file,
     if (found == by_key.end()) {
       add(entry, {0, elements_of(entry.shape), &file, &entry});
     } else {
-      const StoredStretch& stretch = *found->second;
-      add({stretch.tensor, entry.type, stretch.shape},
-          {stretch.first, stretch.count, &file, &entry});
+      const StoredSpan& span = *found->second;
+      add({span.tensor, entry.type, span.shape}, {span.first, span.count, &file, &entry});
     }
   }
 }

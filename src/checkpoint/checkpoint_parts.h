@@ -29,7 +29,7 @@ int64_t bytes_of(std::span<const TensorPart> parts);
 // Parts in the form in which a file stores them. Empty parts of non-empty tensors are omitted.
 struct PartList {
   std::vector<StoredTensorInfo> entries;
-  std::vector<StoredStretch> stretches;
+  std::vector<StoredSpan> spans;
 };
 PartList list_of(std::span<const TensorPart> parts);
 
@@ -56,7 +56,7 @@ class StoredTensors {
   static void read(const Stored& stored, int64_t first, std::span<std::byte> target);
 
  private:
-  void add(const SafetensorsReader& file, const std::vector<StoredStretch>& stretches);
+  void add(const SafetensorsReader& file, const std::vector<StoredSpan>& spans);
   void add(const StoredTensorInfo& whole, const Piece& piece);
   void check_complete(Stored& stored) const;
 

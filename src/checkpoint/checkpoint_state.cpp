@@ -47,11 +47,9 @@ json with_non_finite_decoded(json value) {
 
 std::string seal_of(const json& content) { return hash_bytes(bytes_of(json_text(content))); }
 
-json to_json(const StoredStretch& stretch) {
-  return {{"tensor", stretch.tensor},
-          {"shape", stretch.shape},
-          {"first", stretch.first},
-          {"count", stretch.count}};
+json to_json(const StoredSpan& span) {
+  return {
+      {"tensor", span.tensor}, {"shape", span.shape}, {"first", span.first}, {"count", span.count}};
 }
 
 // Returns a field that must be an integer of the type: JSON's getter accepts any number, and true
@@ -81,30 +79,27 @@ std::vector<int64_t> shape_from(const std::string& path, const json& value) {
 }
 
 // Whether element indices of the shape fit int64_t and the range is inside the tensor.
-bool is_sound(const StoredStretch& stretch) {
+bool is_sound(const StoredSpan& span) {
   int64_t elements = 1;
-  for (const int64_t extent : stretch.shape)
+  for (const int64_t extent : span.shape)
     if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements)) return false;
-  return stretch.first >= 0 && stretch.count > 0 && stretch.first < elements &&
-         stretch.count <= elements - stretch.first;
+  return span.first >= 0 && span.count > 0 && span.first < elements &&
+         span.count <= elements - span.first;
 }
 
-StoredStretch stretch_from(const std::string& path, const json& value) {
-  StoredStretch stretch{value.at("tensor").get<std::string>(), shape_from(path, value.at("shape")),
-                        count_at(path, "first", value), count_at(path, "count", value)};
-  if (!is_sound(stretch))
+StoredSpan span_from(const std::string& path, const json& value) {
+  StoredSpan span{value.at("tensor").get<std::string>(), shape_from(path, value.at("shape")),
+                  count_at(path, "first", value), count_at(path, "count", value)};
+  if (!is_sound(span))
     throw error("{}: {} elements starting at {} are outside tensor '{}' with shape {}", path,
-                stretch.count, stretch.first, stretch.tensor, short_json_text(value.at("shape")));
-  return stretch;
+                span.count, span.first, span.tensor, short_json_text(value.at("shape")));
+  return span;
 }
 
 json to_json(const CheckpointFile& file) {
-  json value{{"name", file.name},
-             {"bytes", file.bytes},
-             {"hash", file.hash},
-             {"stretches", json::array()}};
-  for (const StoredStretch& stretch : file.stretches)
-    value["stretches"].push_back(to_json(stretch));
+  json value{
+      {"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}, {"spans", json::array()}};
+  for (const StoredSpan& span : file.spans) value["spans"].push_back(to_json(span));
   return value;
 }
 
@@ -114,8 +109,10 @@ CheckpointFile file_from(const std::string& path, const json& value) {
   if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.starts_with('.')) {
     throw error("{}: '{}' is not a file name within the checkpoint", path, file.name);
   }
-  for (const json& stretch : value.value("stretches", json::array()))
-    file.stretches.push_back(stretch_from(path, stretch));
+  // Version 0.2 names it "stretches".
+  const char* key = value.contains("spans") ? "spans" : "stretches";
+  for (const json& span : value.value(key, json::array()))
+    file.spans.push_back(span_from(path, span));
   return file;
 }
 

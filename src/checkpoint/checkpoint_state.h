@@ -23,11 +23,11 @@ struct TrainState {
 };
 
 // A range of consecutive elements of a tensor, stored in one file.
-struct StoredStretch {
+struct StoredSpan {
   std::string tensor;
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t first = 0, count = 0;
-  bool operator==(const StoredStretch&) const = default;
+  bool operator==(const StoredSpan&) const = default;
 };
 
 // A complete and synced file of a checkpoint.
@@ -35,7 +35,7 @@ struct CheckpointFile {
   std::string name;  // within the checkpoint's directory
   int64_t bytes = 0;
   std::string hash;
-  std::vector<StoredStretch> stretches{};  // for tensors that the file holds in part
+  std::vector<StoredSpan> spans{};  // for tensors that the file holds in part
   bool operator==(const CheckpointFile&) const = default;
 };
 

@@ -74,7 +74,7 @@ void CheckpointWriter::begin(FileToWrite file) {
 CheckpointFile CheckpointWriter::write(Job& job) {
   CheckpointFile file;
   file.name = job.name;
-  file.stretches = job.list.stretches;
+  file.spans = job.list.spans;
   try {
     SafetensorsWriter out(fs_, job.path, job.list.entries);
     write_parts(job, out);

@@ -136,7 +136,7 @@ struct EnumNames<Fp8WeightCodes> {
 struct DeviceConfig {
   DeviceType type = DeviceType::kAuto;
   int64_t threads = 0;
-  Bf16Products bf16_products = Bf16Products::kAuto;
+  Bf16Dot bf16_dot = Bf16Dot::kAuto;
   int64_t gpu = 0;
   bool cuda_graph = true;
   bool autotune_gemms = true;

@@ -167,12 +167,13 @@ void DeviceConfig::fields(Fields& f) {
   f.optional(
       "threads", threads,
       {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = OMP_NUM_THREADS if set, else all"});
-  f.optional("bf16_products", bf16_products,
+  f.optional("bf16_dot", bf16_dot,
              {.only_with = only_with("type", type, {DeviceType::kAuto, DeviceType::kCpu}),
-              .doc = "how a CPU sums products of BF16 and FP8 numbers, in GEMMs and attention: "
+              .doc = "how a CPU sums dot products of BF16 and FP8 numbers, in GEMMs and attention: "
                      "fma, as FP32 numbers, the same bits on every processor; amx_bf16 or "
                      "avx512_bf16, by these instructions, faster and with other low bits; auto: "
-                     "the fastest where the run begins, and the same when it is resumed"});
+                     "the fastest where the run begins, and the same when it is resumed",
+              .former = "bf16_products"});
   f.optional(
       "gpu", gpu,
       {.minimum = 0, .maximum = 1023, .doc = "index among the GPUs in CUDA_VISIBLE_DEVICES"});

@@ -28,7 +28,7 @@ namespace {
 DeviceOptions device_options(const DeviceConfig& config) {
   return {.backend = backend_of(config),
           .threads = int(config.threads),
-          .bf16_products = config.bf16_products,
+          .bf16_dot = config.bf16_dot,
           .cuda = {.index = int(config.gpu),
                    .graphs = config.cuda_graph ? CudaGraphs::kOn : CudaGraphs::kOff,
                    .tuning = config.autotune_gemms ? GemmTuning::kOn : GemmTuning::kOff,

@@ -183,13 +183,13 @@ std::string TokenShard::content_hash() const {
 }
 
 std::string TokenShard::sample_hash() const {
-  constexpr int64_t kStretches = 8, kTokens = 1024;
-  std::vector<int32_t> stretch(size_t(std::min(kTokens, tokens_)));
+  constexpr int64_t kSpans = 8, kTokens = 1024;
+  std::vector<int32_t> span(size_t(std::min(kTokens, tokens_)));
   Hasher hasher;
-  for (int64_t i = 0; i < kStretches; ++i) {
-    const int64_t first = (tokens_ - std::ssize(stretch)) * i / (kStretches - 1);
-    read(first, stretch, int64_t{1} << 32);
-    hasher.update(std::as_bytes(std::span(stretch)));
+  for (int64_t i = 0; i < kSpans; ++i) {
+    const int64_t first = (tokens_ - std::ssize(span)) * i / (kSpans - 1);
+    read(first, span, int64_t{1} << 32);
+    hasher.update(std::as_bytes(std::span(span)));
   }
   return hasher.hex();
 }

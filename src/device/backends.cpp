@@ -35,21 +35,20 @@ std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& optio
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   if (options.backend == Backend::kCuda) return make_cuda_device(options.cuda);
   if (const std::string problem = why_unavailable(options); !problem.empty()) throw Error(problem);
-  return make_cpu_device(options.threads, options.bf16_products);
+  return make_cpu_device(options.threads, options.bf16_dot);
 }
 
 std::unique_ptr<Device> make_planning_device(const DeviceOptions& options) {
-  return options.backend == Backend::kCuda
-             ? make_cuda_planning_device(options.cuda)
-             : make_cpu_device(options.threads, options.bf16_products);
+  return options.backend == Backend::kCuda ? make_cuda_planning_device(options.cuda)
+                                           : make_cpu_device(options.threads, options.bf16_dot);
 }
 
 std::string why_unavailable(const DeviceOptions& options) {
   if (options.backend == Backend::kCuda) return no_cuda_device(options.cuda.index);
-  const std::string problem = why_no_bf16_products(options.bf16_products);
+  const std::string problem = why_no_bf16_dot(options.bf16_dot);
   return problem.empty() ? ""
-                         : fmt::format("device.bf16_products = {}: {}; auto takes what there is",
-                                       name_of(options.bf16_products), problem);
+                         : fmt::format("device.bf16_dot = {}: {}; auto takes what there is",
+                                       name_of(options.bf16_dot), problem);
 }
 
 Backend available_backend() {

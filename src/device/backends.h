@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/enum_names.h"
-#include "device/bf16_products.h"
+#include "device/bf16_dot.h"
 #include "device/device.h"
 
 namespace mpt {
@@ -16,7 +16,7 @@ namespace mpt {
 // CPU backend: host memory, OpenMP iteration, packed operands, tiled attention. threads = 0 uses
 // every processor available to the process. Products that the processor does not support can only
 // be planned.
-std::unique_ptr<Device> make_cpu_device(int threads, Bf16Products products = Bf16Products::kFma);
+std::unique_ptr<Device> make_cpu_device(int threads, Bf16Dot dot = Bf16Dot::kFma);
 
 // Whether captured work is recorded as a CUDA graph and replayed.
 enum class CudaGraphs : uint8_t { kOff, kOn };
@@ -81,7 +81,7 @@ class CudaBackend {
 struct DeviceOptions {
   Backend backend = Backend::kCpu;
   int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, else every available processor
-  Bf16Products bf16_products = Bf16Products::kFma;  // on a CPU
+  Bf16Dot bf16_dot = Bf16Dot::kFma;  // on a CPU
   CudaDeviceOptions cuda{};
 };
 

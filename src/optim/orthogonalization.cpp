@@ -29,7 +29,7 @@ Orthogonalization::Orthogonalization(std::optional<OrthogonalizationOptions> opt
   partial_ = row(DType::kF64, sums);
   std::vector<GemmCall> calls;
   for (const MatrixShape& shape : shapes)
-    for (const GemmCall& call : products(shape)) calls.push_back(call);
+    for (const GemmCall& call : gemms(shape)) calls.push_back(call);
   device_.gemm().reserve(allocator, calls);
 }
 
@@ -38,7 +38,7 @@ Tensor Orthogonalization::matrix(const Tensor& row, int64_t rows, int64_t cols) 
 }
 
 // A = X X^T, B = A A and Y = B X, or A = X^T X, B = A A and Y = X B.
-std::vector<GemmCall> Orthogonalization::products(MatrixShape shape) const {
+std::vector<GemmCall> Orthogonalization::gemms(MatrixShape shape) const {
   const auto& [rows, cols] = shape;
   const int64_t side = std::min(rows, cols);
   const Tensor x = matrix(x_, rows, cols), y = matrix(y_, rows, cols), a = matrix(a_, side, side),
@@ -66,7 +66,7 @@ void Orthogonalization::run(OptimizerOps& ops, const Tensor& gradient, const Ten
                       .direction = x});
   ops.sum_of_squares(x, partial_);
   ops.divide_by_norm(x, partial_.columns(0, square_sums(shape.rows, shape.cols)));
-  const std::vector<GemmCall> calls = products(shape);
+  const std::vector<GemmCall> calls = gemms(shape);
   const float scale = float(0.2 * std::sqrt(double(std::max(shape.rows, shape.cols))));
   for (int i = 0; i < kIterations; ++i) {
     const float last = i == kIterations - 1 ? scale : 1.0f;

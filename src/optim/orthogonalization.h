@@ -33,7 +33,7 @@ class Orthogonalization {
 
  private:
   [[nodiscard]] Tensor matrix(const Tensor& row, int64_t rows, int64_t cols) const;
-  [[nodiscard]] std::vector<GemmCall> products(MatrixShape shape) const;
+  [[nodiscard]] std::vector<GemmCall> gemms(MatrixShape shape) const;
 
   std::optional<OrthogonalizationOptions> options_;
   StateUpdate update_;

@@ -273,7 +273,7 @@ class TrainingRun {
     for (const std::string& line : phase_lines(config(), device_, start_with("")))
       spdlog::info(line);
     trainer_->resume(checkpoint);
-    agree_on_products(ranks_, device_);
+    agree_on_gemms(ranks_, device_);
   }
   [[nodiscard]] RunStart start_with(const std::string& place) const {
     return {.config = options_.config,
@@ -309,7 +309,7 @@ class TrainingRun {
   }
   void start_from(const std::optional<std::string>& checkpoint) {
     if (checkpoint) trainer_->resume(*checkpoint);
-    agree_on_products(ranks_, device_);
+    agree_on_gemms(ranks_, device_);
     if (!checkpoint) return start_new();
     spdlog::info("start: continuing from {} at step {}", *checkpoint, trainer_->current_step());
   }

@@ -223,7 +223,7 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
 TrainState Trainer::state_to_save() const {
   TrainState state{.seed = phase_.config().seed,
                    .config = resolved_json(phase_.config()),
-                   .extra = {{"products", gemms_json(place_.device)}}};
+                   .extra = {{"gemms", gemms_json(place_.device)}}};
   state_.add_to(state);
   data_.add_to(state);
   const nlohmann::json spikes = incidents_.spikes().json();

@@ -254,7 +254,7 @@ std::string curves(const PageRuns& runs) {
   html += fmt::format(
       "</div><p>A curve has at most {} points: where a run has "
       "more steps, each point is the mean "
-      "of a stretch of them, and the band shows the least and "
+      "of a span of steps, and the band shows the least and "
       "the largest value in it. Red marks "
       "are steps whose value was not finite.</p>\n",
       points);

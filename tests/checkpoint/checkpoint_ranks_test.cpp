@@ -73,7 +73,7 @@ TEST_P(ElasticCheckpoint, LoadsOnAnyNumberOfRanks) {
 }
 INSTANTIATE_TEST_SUITE_P(From, ElasticCheckpoint, testing::Values(1, 2, 3, 4, 16));
 
-TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndStretchesTheirNumbers) {
+TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndSpansTheirNumbers) {
   const TempDirectory directory(test::memory_directory());
   save_by(2, directory.path(), 10, 1);
   const std::string path = directory / "step_00000010";
@@ -89,7 +89,7 @@ TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndStretchesTheirNumbers
   const json state = json::parse(disk.read_file(path + "/state.json"));
   EXPECT_EQ(state.at("version"), 2);
   EXPECT_EQ(
-      state.at("files")[1].at("stretches")[0],
+      state.at("files")[1].at("spans")[0],
       (json{{"tensor", "model.embed.weight"}, {"shape", {5, 3}}, {"first", 7}, {"count", 8}}));
 }
 
@@ -142,7 +142,7 @@ class DamagedByRanks : public testing::Test {
   }
   // Replaces one of the files by another one, described by state.json.
   void replace_file(int64_t rank, const std::vector<StoredTensorInfo>& tensors,
-                    const json& stretches) const {
+                    const json& spans) const {
     SafetensorsWriter out(disk, file(rank), tensors);
     for (const StoredTensorInfo& tensor : tensors)
       out.append(std::vector<std::byte>(static_cast<size_t>(tensor.bytes())));
@@ -151,7 +151,7 @@ class DamagedByRanks : public testing::Test {
       json& entry = content["files"][static_cast<size_t>(rank)];
       entry["bytes"] = bytes;
       entry["hash"] = hash;
-      entry["stretches"] = stretches;
+      entry["spans"] = spans;
     });
   }
   void expect_refused(const std::string& culprit, const std::string& defect) const {
@@ -178,6 +178,18 @@ class DamagedByRanks : public testing::Test {
   const std::string bad = directory_ / "step_00000020";
 };
 
+// Not damaged: version 0.2 names spans otherwise.
+TEST_F(DamagedByRanks, FormerNameOfSpans) {
+  change_state([](json& content) {
+    for (json& file : content["files"]) {
+      file["stretches"] = file["spans"];
+      file.erase("spans");
+    }
+  });
+  SmallTrainState run;
+  HostMemoryDevice device;
+  EXPECT_NO_THROW(load_checkpoint(disk, bad, run.tensors, device));
+}
 TEST_F(DamagedByRanks, FileMissing) {
   disk.remove_file(file(1));
   expect_refused(file(1), "is missing; the checkpoint is incomplete");
@@ -217,21 +229,21 @@ TEST_F(DamagedByRanks, FileOfAnotherCut) {
   });
   expect_refused(bad + "/again", "of tensor 'm/model.embed.weight' are also in " + file(1));
 }
-TEST_F(DamagedByRanks, StretchesOverlap) {
-  const auto stretch = [](const char* tensor, const std::vector<int64_t>& shape, int64_t first,
-                          int64_t count) {
+TEST_F(DamagedByRanks, SpansOverlap) {
+  const auto span = [](const char* tensor, const std::vector<int64_t>& shape, int64_t first,
+                       int64_t count) {
     return json{{"tensor", tensor}, {"shape", shape}, {"first", first}, {"count", count}};
   };
-  replace_file(1,
-               {{"model.embed.weight@4", StoredType::kF32, {6}},
-                {"model.norm.weight@2", StoredType::kBF16, {2}},
-                {"m/model.embed.weight@5", StoredType::kF32, {5}}},
-               json::array({stretch("model.embed.weight", {5, 3}, 4, 6),
-                            stretch("model.norm.weight", {7}, 2, 2),
-                            stretch("m/model.embed.weight", {5, 3}, 5, 5)}));
+  replace_file(
+      1,
+      {{"model.embed.weight@4", StoredType::kF32, {6}},
+       {"model.norm.weight@2", StoredType::kBF16, {2}},
+       {"m/model.embed.weight@5", StoredType::kF32, {5}}},
+      json::array({span("model.embed.weight", {5, 3}, 4, 6), span("model.norm.weight", {7}, 2, 2),
+                   span("m/model.embed.weight", {5, 3}, 5, 5)}));
   expect_refused(file(1), "elements 4 to 4 of tensor 'model.embed.weight' are also in " + file(0));
 }
-TEST_F(DamagedByRanks, StretchOfAnotherShapeOrType) {
+TEST_F(DamagedByRanks, SpanOfAnotherShapeOrType) {
   const json other{{"tensor", "model.embed.weight"}, {"shape", {3, 5}}, {"first", 5}, {"count", 5}};
   replace_file(1, {{"model.embed.weight@5", StoredType::kF32, {5}}}, json::array({other}));
   expect_refused(file(1),
@@ -241,27 +253,27 @@ TEST_F(DamagedByRanks, StretchOfAnotherShapeOrType) {
   expect_refused(file(1),
                  "tensor 'model.embed.weight' is I32 [5, 3] here and F32 [5, 3] in " + file(0));
 }
-TEST_F(DamagedByRanks, StretchThatIsNotInItsFile) {
-  change_state([](json& content) { content["files"][1]["stretches"][0]["first"] = 6; });
+TEST_F(DamagedByRanks, SpanThatIsNotInItsFile) {
+  change_state([](json& content) { content["files"][1]["spans"][0]["first"] = 6; });
   expect_refused(file(1), "as 'model.embed.weight@6' with shape [5], found nothing");
   change_state([](json& content) {
-    content["files"][1]["stretches"][0]["first"] = 5;
-    content["files"][1]["stretches"][0]["count"] = 4;
+    content["files"][1]["spans"][0]["first"] = 5;
+    content["files"][1]["spans"][0]["count"] = 4;
   });
   expect_refused(file(1), "'model.embed.weight@5' with shape [4], found F32 [5]");
 }
-TEST_F(DamagedByRanks, StretchThatIsNotListed) {
-  change_state([](json& content) { content["files"][1]["stretches"].erase(0); });
+TEST_F(DamagedByRanks, SpanThatIsNotListed) {
+  change_state([](json& content) { content["files"][1]["spans"].erase(0); });
   expect_refused(bad, "elements 5 to 9 of tensor 'model.embed.weight'");
 }
-TEST_F(DamagedByRanks, StretchListedTwice) {
+TEST_F(DamagedByRanks, SpanListedTwice) {
   change_state([](json& content) {
-    json& stretches = content["files"][1]["stretches"];
-    stretches.push_back(stretches[0]);
+    json& spans = content["files"][1]["spans"];
+    spans.push_back(spans[0]);
   });
   expect_refused(file(1), "'model.embed.weight@5' is listed twice");
 }
-TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
+TEST_F(DamagedByRanks, SpanOutsideItsTensor) {
   for (const json& wrong : {json{{"first", -1}}, json{{"count", 0}}, json{{"count", -5}},
                             json{{"first", 15}}, json{{"count", 11}}, json{{"shape", {5, -3}}},
                             json{{"shape", {int64_t{1} << 40, int64_t{1} << 40}}},
@@ -270,7 +282,7 @@ TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
     json before;
     change_state([&](json& content) {
       before = content;
-      content["files"][1]["stretches"][0].update(wrong);
+      content["files"][1]["spans"][0].update(wrong);
     });
     EXPECT_ERROR(read_checkpoint_state(disk, bad), bad + "/state.json",
                  "are outside tensor 'model.embed.weight'");

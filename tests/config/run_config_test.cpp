@@ -960,13 +960,14 @@ TEST_F(RunConfigTest, UsualValuesToo) {
 // Files and checkpoints from before a key was renamed keep their meaning.
 TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
   const std::string nano = kConfigs + "nano_bf16.json";
-  const RunConfig config =
-      load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7",
-                             "eval.family_batch_rows=3", "device.tune_products=false"});
+  const RunConfig config = load_run_config(
+      nano, {"optimizer.writeback=kahan", "log.update_survival=7", "eval.family_batch_rows=3",
+             "device.tune_products=false", "device.bf16_products=fma"});
   EXPECT_EQ(config.optimizer.weight_rounding, WeightRounding::kKahan);
   EXPECT_EQ(config.log.update_statistics, 7);
   EXPECT_EQ(config.eval.galore_batch_rows, 3);
   EXPECT_FALSE(config.device.autotune_gemms);
+  EXPECT_EQ(config.device.bf16_dot, Bf16Dot::kFma);
   const Json written = resolved_json(config);
   EXPECT_EQ(written["optimizer"]["weight_rounding"], "kahan");
   EXPECT_FALSE(written["optimizer"].contains("writeback"));

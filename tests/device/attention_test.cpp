@@ -22,21 +22,21 @@ using test::HeadInputs;
 using test::NaiveAttention;
 using Problem = test::AttentionProblem;
 
-// Covers each way to sum products of BF16 numbers; if the processor has no AMX, its instructions
+// Covers each way to sum dot products of BF16 numbers; if the processor has no AMX, its instructions
 // are emulated.
-class CpuAttentionTest : public testing::TestWithParam<Bf16Products> {
+class CpuAttentionTest : public testing::TestWithParam<Bf16Dot> {
  protected:
   void SetUp() override {
-    const auto missing = why_no_bf16_products;
-    if (GetParam() == Bf16Products::kAmxBf16 && !missing(GetParam()).empty() &&
-        missing(Bf16Products::kAvx512Bf16).empty())
+    const auto missing = why_no_bf16_dot;
+    if (GetParam() == Bf16Dot::kAmxBf16 && !missing(GetParam()).empty() &&
+        missing(Bf16Dot::kAvx512Bf16).empty())
       emulator_.emplace();
     else if (const std::string problem = missing(GetParam()); !problem.empty())
       GTEST_SKIP() << problem;
     device_ = make_cpu_device(3, GetParam());
     allocator_ = device_->make_allocator();
     // P and dS are rounded to BF16 before they are multiplied.
-    if (GetParam() != Bf16Products::kFma) tested_.bf16_operand = test::unit_of(DType::kBF16);
+    if (GetParam() != Bf16Dot::kFma) tested_.bf16_operand = test::unit_of(DType::kBF16);
   }
   void reserve(const AttentionShape& shape, DType storage) {
     device_->attention().reserve(*allocator_, shape, storage);
@@ -54,8 +54,7 @@ class CpuAttentionTest : public testing::TestWithParam<Bf16Products> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Products, CpuAttentionTest,
-                         testing::Values(Bf16Products::kFma, Bf16Products::kAvx512Bf16,
-                                         Bf16Products::kAmxBf16),
+                         testing::Values(Bf16Dot::kFma, Bf16Dot::kAvx512Bf16, Bf16Dot::kAmxBf16),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 TEST_P(CpuAttentionTest, ForwardAndBackward) {
@@ -208,7 +207,7 @@ TEST_P(CpuAttentionTest, ProductsAreThoseAskedFor) {
     fma->attention().reserve(*allocator, shape, dtype);
     fma->attention().forward(there.forward());
     fma->attention().backward(there.backward());
-    const bool alike = dtype == DType::kF32 || GetParam() == Bf16Products::kFma;
+    const bool alike = dtype == DType::kF32 || GetParam() == Bf16Dot::kFma;
     EXPECT_EQ(here.log_sum_exp == there.log_sum_exp, alike);
     EXPECT_EQ(here.d_qkv == there.d_qkv, alike);
   }

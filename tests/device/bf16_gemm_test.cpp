@@ -15,7 +15,7 @@
 #include "device/fp8_problem.h"
 #include "device/gemm_problem.h"
 #include "support/amx_emulator.h"
-#include "support/bf16_products_model.h"
+#include "support/bf16_dot_model.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 
@@ -49,9 +49,9 @@ Terms terms_of(const GemmProblem& p, const HostMatrix& a, const HostMatrix& b, i
   return terms;
 }
 
-float sum_of(Bf16Products products, const Terms& terms) {
+float sum_of(Bf16Dot dot, const Terms& terms) {
   float sum = 0;
-  if (products == Bf16Products::kAvx512Bf16)
+  if (dot == Bf16Dot::kAvx512Bf16)
     for (size_t i = 0; i < terms.a.size(); i += 2)
       sum = vdpbf16ps(sum, {terms.a[i], terms.a[i + 1]}, {terms.b[i], terms.b[i + 1]});
   else
@@ -61,14 +61,13 @@ float sum_of(Bf16Products products, const Terms& terms) {
   return sum;
 }
 
-float element_of(Bf16Products products, const GemmProblem& p, const HostMatrix& a,
-                 const HostMatrix& b, const HostMatrix& before, float alpha, int64_t row,
-                 int64_t col) {
+float element_of(Bf16Dot dot, const GemmProblem& p, const HostMatrix& a, const HostMatrix& b,
+                 const HostMatrix& before, float alpha, int64_t row, int64_t col) {
   const int64_t parts = std::max<int64_t>(1, (p.k + kPart - 1) / kPart);
   float d = p.accumulate == Accumulate::kYes ? before.at(row, col) : 0.0f;
   for (int64_t part = 0; part < parts; ++part) {
     const float sum =
-        sum_of(products, terms_of(p, a, b, row, col, p.k * part / parts, p.k * (part + 1) / parts));
+        sum_of(dot, terms_of(p, a, b, row, col, p.k * part / parts, p.k * (part + 1) / parts));
     const bool first = part == 0 && p.accumulate == Accumulate::kNo;
     d = first ? alpha * sum : std::fma(alpha, sum, d);
   }
@@ -80,12 +79,12 @@ HostMatrix operand(DType type, int64_t rows, int64_t cols, const GemmProblem& p,
                       : gemm_operand(type, rows, cols, p, seed);
 }
 
-class Bf16Gemm : public testing::TestWithParam<Bf16Products> {
+class Bf16Gemm : public testing::TestWithParam<Bf16Dot> {
  protected:
   void SetUp() override {
-    const std::string problem = why_no_bf16_products(GetParam());
+    const std::string problem = why_no_bf16_dot(GetParam());
     if (problem.empty()) return;
-    if (GetParam() != Bf16Products::kAmxBf16) GTEST_SKIP() << problem;
+    if (GetParam() != Bf16Dot::kAmxBf16) GTEST_SKIP() << problem;
     if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "AVX-512 is not emulated";
     emulator_.emplace();
   }
@@ -184,16 +183,16 @@ TEST_P(Bf16Gemm, WithoutTermsOrResult) {
 // Operands that are not exact in BF16 are multiplied as before.
 TEST_P(Bf16Gemm, Fp32OperandsStayFp32) {
   const GemmProblem p{.m = 7, .n = 9, .k = 300, .types = {DType::kF32, DType::kBF16, DType::kF32}};
-  const auto run = [&](Bf16Products products) {
+  const auto run = [&](Bf16Dot dot) {
     GemmOperands x(p);
-    const std::unique_ptr<Device> device = make_cpu_device(1, products);
+    const std::unique_ptr<Device> device = make_cpu_device(1, dot);
     const std::unique_ptr<Allocator> allocator = device->make_allocator();
     const GemmCall call = x.call(p);
     device->gemm().reserve(*allocator, std::array{call});
     device->gemm().run(call);
     return x.d;
   };
-  EXPECT_EQ(run(GetParam()), run(Bf16Products::kFma));
+  EXPECT_EQ(run(GetParam()), run(Bf16Dot::kFma));
 }
 
 TEST_P(Bf16Gemm, TheInstructionIsUsed) {
@@ -206,17 +205,17 @@ TEST_P(Bf16Gemm, TheInstructionIsUsed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Instructions, Bf16Gemm,
-                         testing::Values(Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16),
-                         [](const auto& products) { return std::string(name_of(products.param)); });
+                         testing::Values(Bf16Dot::kAvx512Bf16, Bf16Dot::kAmxBf16),
+                         [](const auto& dot) { return std::string(name_of(dot.param)); });
 
 // --- choice --------------------------------------------------------------------------------------
 
 TEST(Bf16Choice, IsStoredUnlessItIsTheUsualOne) {
   EXPECT_TRUE(make_cpu_device(1)->gemm().choices().empty());
-  const std::unique_ptr<Device> device = make_cpu_device(1, Bf16Products::kAvx512Bf16);
+  const std::unique_ptr<Device> device = make_cpu_device(1, Bf16Dot::kAvx512Bf16);
   const std::vector<GemmChoice> choices = device->gemm().choices();
   ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0], (GemmChoice{"bf16 products", "avx512_bf16"}));
+  EXPECT_EQ(choices[0], (GemmChoice{"bf16 dot", "avx512_bf16"}));
   EXPECT_NE(device->libraries().find("; BF16 by AVX512_BF16"), std::string::npos);
 }
 
@@ -224,42 +223,43 @@ TEST(Bf16Choice, ARunThatMovesSaysSo) {
   const CapturedLog log;
   make_cpu_device(1)->gemm().restore({});
   EXPECT_EQ(log.text(), "");
-  const GemmChoice amx{"bf16 products", "amx_bf16"};
+  const GemmChoice amx{"bf16 dot", "amx_bf16"};
   make_cpu_device(1)->gemm().restore(std::array{amx});
   EXPECT_NE(log.text().find("were summed by amx_bf16, now by fma"), std::string::npos)
       << log.text();
 }
 
 TEST(Bf16Choice, AutoGoesOnAsBefore) {
-  if (const std::string problem = why_no_bf16_products(Bf16Products::kAvx512Bf16); !problem.empty())
+  if (const std::string problem = why_no_bf16_dot(Bf16Dot::kAvx512Bf16); !problem.empty())
     GTEST_SKIP() << problem;
-  const GemmChoice avx512{"bf16 products", "avx512_bf16"};
-  const std::unique_ptr<Device> device = make_cpu_device(1, Bf16Products::kAuto);
+  const GemmChoice avx512{"bf16 dot", "avx512_bf16"};
+  const std::unique_ptr<Device> device = make_cpu_device(1, Bf16Dot::kAuto);
   device->gemm().restore(std::array{avx512});
   EXPECT_EQ(device->gemm().choices(), std::vector{avx512});
   device->gemm().restore({});
   EXPECT_TRUE(device->gemm().choices().empty());
+  device->gemm().restore(std::array{GemmChoice{"bf16 products", "avx512_bf16"}});  // version 0.2
+  EXPECT_EQ(device->gemm().choices(), std::vector{avx512});
 }
 
 // The choice of auto is available, and is AMX if AMX is available.
 TEST(Bf16Choice, AutoTakesWhatThereIs) {
-  const Bf16Products fastest = fastest_bf16_products();
-  EXPECT_EQ(why_no_bf16_products(fastest), "");
-  EXPECT_EQ(fastest == Bf16Products::kAmxBf16,
-            why_no_bf16_products(Bf16Products::kAmxBf16).empty());
-  const std::vector<GemmChoice> choices = make_cpu_device(1, Bf16Products::kAuto)->gemm().choices();
-  EXPECT_EQ(choices.empty(), fastest == Bf16Products::kFma);
+  const Bf16Dot fastest = fastest_bf16_dot();
+  EXPECT_EQ(why_no_bf16_dot(fastest), "");
+  EXPECT_EQ(fastest == Bf16Dot::kAmxBf16, why_no_bf16_dot(Bf16Dot::kAmxBf16).empty());
+  const std::vector<GemmChoice> choices = make_cpu_device(1, Bf16Dot::kAuto)->gemm().choices();
+  EXPECT_EQ(choices.empty(), fastest == Bf16Dot::kFma);
   if (!choices.empty()) {
     EXPECT_EQ(choices[0].algorithm, name_of(fastest));
   }
 }
 
 TEST(Bf16Choice, WhatTheProcessorLacksIsRefused) {
-  const std::string problem = why_no_bf16_products(Bf16Products::kAmxBf16);
+  const std::string problem = why_no_bf16_dot(Bf16Dot::kAmxBf16);
   if (problem.empty()) GTEST_SKIP() << "AMX is there";
-  EXPECT_ERROR(make_device(DeviceOptions{.bf16_products = Bf16Products::kAmxBf16}),
-               "device.bf16_products = amx_bf16", problem);
-  make_planning_device(DeviceOptions{.bf16_products = Bf16Products::kAmxBf16});
+  EXPECT_ERROR(make_device(DeviceOptions{.bf16_dot = Bf16Dot::kAmxBf16}),
+               "device.bf16_dot = amx_bf16", problem);
+  make_planning_device(DeviceOptions{.bf16_dot = Bf16Dot::kAmxBf16});
 }
 
 }  // namespace

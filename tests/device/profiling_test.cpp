@@ -44,7 +44,7 @@ TEST_F(ProfileTest, NothingWasMeasured) {
   EXPECT_EQ(shown(), Lines{});
 }
 
-TEST_F(ProfileTest, SelfTimeIsWhatNoInnerStretchTakes) {
+TEST_F(ProfileTest, SelfTimeIsWhatNoInnerSpanTakes) {
   profile_.begin("step");
   now_ += 1;
   profile_.begin("forward");
@@ -60,7 +60,7 @@ TEST_F(ProfileTest, SelfTimeIsWhatNoInnerStretchTakes) {
 }
 
 // Even if the name is another object.
-TEST_F(ProfileTest, TheSameNameInTheSameStretchIsOneNode) {
+TEST_F(ProfileTest, TheSameNameInTheSameSpanIsOneNode) {
   const std::string again = "norm";
   for (const char* half : {"forward", "backward", "forward"}) {
     profile_.begin(half);
@@ -72,7 +72,7 @@ TEST_F(ProfileTest, TheSameNameInTheSameStretchIsOneNode) {
             (Lines{"0 forward 2 6 0", "1 norm 4 6 6", "0 backward 1 3 0", "1 norm 2 3 3"}));
 }
 
-TEST_F(ProfileTest, AStretchWithinItsOwnNameIsAnotherNode) {
+TEST_F(ProfileTest, ASpanWithinItsOwnNameIsAnotherNode) {
   profile_.begin("norm");
   scope("norm", 1);
   now_ += 2;
@@ -98,7 +98,7 @@ TEST_F(ProfileTest, WhatIsClearedKeepsItsPlace) {
   EXPECT_EQ(shown(), (Lines{"0 first 1 8 8", "0 second 1 4 4"}));
 }
 
-TEST_F(ProfileTest, StretchesMustMatch) {
+TEST_F(ProfileTest, SpanesMustMatch) {
   EXPECT_THROW(profile_.end(), LogicError);
   profile_.begin("step");
   EXPECT_THROW(profile_.clear(), LogicError);

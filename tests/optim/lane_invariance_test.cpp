@@ -63,7 +63,7 @@ TEST(LaneInvariance, BlockGridCoversEveryElementOnce) {
     }
 }
 
-TEST(LaneInvariance, AStretchOfUnitsIsTheElementsBetween) {
+TEST(LaneInvariance, ASpanOfUnitsIsTheElementsBetween) {
   for (const int64_t cols : {1, 255, 256, 257, 600}) {
     const BlockGrid grid{3, cols};
     for (int64_t first = 0; first < grid.blocks(); ++first)

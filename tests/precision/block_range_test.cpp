@@ -134,8 +134,7 @@ TEST(BlockRange, PartsAreThePackedElementsOfTheirBlocks) {
           members(pieces[i].tensor, elements_per(t.encoding, i), {t.rows, t.cols}, range);
       ASSERT_EQ(parts[i].first, expected.front().packed);
       ASSERT_EQ(parts[i].count, int64_t(expected.size()));
-      ASSERT_EQ(expected.back().packed - expected.front().packed + 1, parts[i].count)
-          << "one stretch";
+      ASSERT_EQ(expected.back().packed - expected.front().packed + 1, parts[i].count) << "one span";
     }
   });
 }

@@ -289,7 +289,7 @@ class Width(unittest.TestCase):
             str(lr_sensitivity.width([(-1, 3.02), (0, 3.0), (1, math.inf)])), "at least 1.00"
         )
 
-    def test_a_second_good_stretch_does_not_count(self):
+    def test_a_second_good_span_does_not_count(self):
         found = lr_sensitivity.width(
             [(-2, 3.1), (-1, 3.0), (0, 3.1), (1, 3.0), (2, 3.1)], within=0.05
         )

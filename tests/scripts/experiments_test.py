@@ -140,7 +140,7 @@ class Fingerprint(Directory):
             {"precision.weights": "fp32"},
             {"batch.tokens_per_step": 1024},
             {"distributed.gradient_reduce": "bf16"},
-            {"device.bf16_products": "amx_bf16"},
+            {"device.bf16_dot": "amx_bf16"},
         )
         for change in changes:
             seen.add(self.fingerprint(change))

@@ -105,9 +105,9 @@ def counted_of_any(program, config, ranks, settings):
         "bytes": 900,
         "largest_part_bytes": 300,
         "memory_bytes": 800,
-        "stretches": 9,
-        "own_stretches": 3,
-        "cut_stretches": 2,
+        "spans": 9,
+        "own_spans": 3,
+        "cut_spans": 2,
     }
     buckets = [
         {"first_group": group, "groups": 1, "norm_sums": 5, "reduced": parts, "gathered": parts}

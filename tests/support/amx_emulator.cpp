@@ -10,7 +10,7 @@
 
 #include <ucontext.h>
 
-#include "support/bf16_products_model.h"
+#include "support/bf16_dot_model.h"
 
 namespace mpt::test {
 namespace {

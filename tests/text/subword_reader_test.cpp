@@ -206,7 +206,7 @@ TEST(AddedTokens, TakeTheWhiteSpaceBesideThem) {
 }
 
 // Quadratic time would be hours.
-TEST(AddedTokens, ALongStretchOfWhiteSpaceTakesTimeInProportion) {
+TEST(AddedTokens, ALongSpanOfWhiteSpaceTakesTimeInProportion) {
   const std::string text = "a" + std::string(1'000'000, '\n') + "b";
   for (const bool left : {true, false}) {
     TextPieces pieces;

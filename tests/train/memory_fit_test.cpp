@@ -44,7 +44,7 @@ class MemoryFit : public testing::Test {
     return largest_micro_batch(config, *device_, Communicator::planned(0, ranks), memory);
   }
 
-  std::unique_ptr<Device> device_ = make_cpu_device(1, Bf16Products::kAuto);
+  std::unique_ptr<Device> device_ = make_cpu_device(1, Bf16Dot::kAuto);
 };
 
 TEST_F(MemoryFit, TakesTheMostRowsThatLeaveTheHeadRoomFree) {

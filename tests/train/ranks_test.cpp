@@ -371,8 +371,7 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
       const RunConfig config = directory.config(regime.name, overrides);
       const auto device = make_device(config.device);
       ExchangeVolume sent;
-      int64_t elements = 0, reduced = 0, gathered = 0, norm_sums = 0, stretches = 0,
-              own_stretches = 0;
+      int64_t elements = 0, reduced = 0, gathered = 0, norm_sums = 0, spans = 0, own_spans = 0;
       for (int64_t rank = 0; rank < kRanks; ++rank) {
         const ExchangePlan plan =
             exchange_plan(config, *device, Communicator::planned(rank, kRanks));
@@ -385,17 +384,17 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
           reduced += bucket.reduced.bytes;
           gathered += bucket.gathered.bytes;
           norm_sums += bucket.norm_sums;
-          stretches += bucket.gathered.stretches;
-          own_stretches += bucket.gathered.own_stretches;
+          spans += bucket.gathered.spans;
+          own_spans += bucket.gathered.own_spans;
           EXPECT_GE(bucket.reduced.largest_part_bytes * kRanks, bucket.reduced.bytes);
-          EXPECT_LE(bucket.gathered.cut_stretches, bucket.gathered.stretches);
+          EXPECT_LE(bucket.gathered.cut_spans, bucket.gathered.spans);
         }
       }
       // Each rank reports all parts, and every part goes to all ranks but one.
       const std::string what = regime.name + sharding;
       const bool sharded = config.distributed.sharding == Sharding::kOptimizer;
       EXPECT_EQ(elements, parameter_count(config.model)) << what;
-      EXPECT_EQ(own_stretches * kRanks, stretches) << what;
+      EXPECT_EQ(own_spans * kRanks, spans) << what;
       EXPECT_EQ(sent.gradients * kRanks, (kRanks - 1) * (reduced + (sharded ? 0 : gathered)))
           << what;
       const int64_t fetched = config.train.ema_decay > 0 ? 2 * gathered : gathered;

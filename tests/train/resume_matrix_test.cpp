@@ -2,7 +2,7 @@
 // compute format: k steps, a new process's state and N - k steps give the bytes of N steps.
 #include <gtest/gtest.h>
 
-#include "device/bf16_products.h"
+#include "device/bf16_dot.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
 
@@ -181,11 +181,11 @@ INSTANTIATE_TEST_SUITE_P(Rules, ResumeCompute,
                          [](const auto& instance) { return instance.param.name; });
 
 TEST(ResumeProducts, ByAvx512Bf16) {
-  if (const std::string problem = why_no_bf16_products(Bf16Products::kAvx512Bf16); !problem.empty())
+  if (const std::string problem = why_no_bf16_dot(Bf16Dot::kAvx512Bf16); !problem.empty())
     GTEST_SKIP() << problem;
-  const std::string products = "device.bf16_products=avx512_bf16";
-  expect_exact_resume({"bf16", {products}});
-  expect_exact_resume({"fp8", {products, "precision.compute=fp8", "precision.fp8_history=3"}});
+  const std::string dot = "device.bf16_dot=avx512_bf16";
+  expect_exact_resume({"bf16", {dot}});
+  expect_exact_resume({"fp8", {dot, "precision.compute=fp8", "precision.fp8_history=3"}});
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ double loss_of(const std::string& name, const std::vector<std::string>& more = {
                                      "checkpoint.every_steps=0",
                                      "device.type=cpu",
                                      "device.threads=1",
-                                     "device.bf16_products=fma"};
+                                     "device.bf16_dot=fma"};
   overrides.insert(overrides.end(), more.begin(), more.end());
   const RunConfig config =
       load_run_config(fmt::format("{}/configs/{}.json", MPT_SOURCE_DIR, name), overrides);

@@ -275,13 +275,13 @@ def sensitivity_table(cases):
     )
 
 
-def stored_stretches(case):
+def stored_spans(case):
     """Parts of tensors that a checkpoint's state.json names: where a rank has less than all of a
     tensor, of its codes, scales and BF16 states.
     """
     states = round(case.counted.state_bytes_a_parameter / m.SIZE["bf16"])
     return sum(
-        bucket["gathered"]["cut_stretches"] + states * bucket["reduced"]["cut_stretches"]
+        bucket["gathered"]["cut_spans"] + states * bucket["reduced"]["cut_spans"]
         for bucket in case.counted.buckets
     )
 
@@ -300,7 +300,7 @@ def bookkeeping_table(cases):
                 f"{8 * sums / 1e6:.2f}",
                 f"{smallest / ranks:.1f}",
                 f"{counted.most_elements * ranks / case.shape.parameters:.3f}",
-                f"{stored_stretches(case):,}",
+                f"{stored_spans(case):,}",
             ]
         )
     return table(
@@ -311,7 +311,7 @@ def bookkeeping_table(cases):
             "MB of them",
             "pieces a rank, smallest bucket",
             "elements of a rank, most / mean",
-            "stretches in a checkpoint",
+            "spans in a checkpoint",
         ],
         rows,
     )

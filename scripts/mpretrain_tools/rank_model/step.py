@@ -192,13 +192,13 @@ def bucket_seconds(case, machine):
     for bucket in case.counted.buckets:
         # Gradients of all ranks are packed, and of the sum what is this rank's own is unpacked.
         parts = bucket["reduced"]
-        copies = parts["stretches"] + parts["own_stretches"]
+        copies = parts["spans"] + parts["own_spans"]
         copied = parts["bytes"] + parts["memory_bytes"] + 3 * parts["largest_part_bytes"]
         reduce.append(round_seconds(case, machine, parts, copied, copies))
         launches += copies
         # Of weights what is its own is packed, and the rest unpacked.
         parts = bucket["gathered"]
-        copies = parts["stretches"]
+        copies = parts["spans"]
         gather.append(round_seconds(case, machine, parts, 2 * parts["bytes"], copies))
         launches += copies
     return reduce, gather, launches

@@ -106,7 +106,7 @@ class Width:
 
 
 def width(points, within=WITHIN):
-    """Of the stretch around the best of [(index, loss)] in which the loss is at most `within` above
+    """Of the span around the best of [(index, loss)] in which the loss is at most `within` above
     it.
 
     Between points the loss is interpolated linearly in the index; towards a diverged point nothing
@@ -160,7 +160,7 @@ def tables(losses, tuned):
     return [
         *markdown.table(header, rows),
         "",
-        "Validation losses. The width is that of the stretch of factors around a curve's best in"
+        "Validation losses. The width is that of the span of factors around a curve's best in"
         " which its loss is "
         f'at most {WITHIN:g} nats above it, interpolated linearly between points; "at least" where'
         " the sweep "

@@ -85,7 +85,7 @@ def collector(shown_config, **provenance):
 
 
 def summary(run):
-    """Of a run's metrics: the mean training loss of each of POINTS stretches of its steps, and up
+    """Of a run's metrics: the mean training loss of each of POINTS spans of its steps, and up
     to as many evaluations, equally spaced.
     """
     steps, losses = run.series("loss")

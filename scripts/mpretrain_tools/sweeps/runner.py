@@ -75,7 +75,7 @@ def arguments(cell, place):
         "eval.every_steps": 0,
         "checkpoint.keep_last": 1,
         "device.threads": place.threads,
-        "device.bf16_products": "fma",  # the same bits on every processor
+        "device.bf16_dot": "fma",  # the same bits on every processor
         **dict(cell.changes),
         "name": cell.name(place.tokens),
         "output_dir": str(pathlib.Path(place.work).resolve()),

@@ -182,20 +182,20 @@ MPT_AVX512_BF16 void round_rows(const float* x, int64_t rows, int64_t columns, B
 AmxTiles::AmxTiles() { set_tile_shapes(); }
 AmxTiles::~AmxTiles() { release_tiles(); }
 
-std::string why_no_bf16_products(Bf16Products products) {
-  if (products == Bf16Products::kAvx512Bf16 && !processor_has_avx512_bf16())
+std::string why_no_bf16_dot(Bf16Dot dot) {
+  if (dot == Bf16Dot::kAvx512Bf16 && !processor_has_avx512_bf16())
     return "the processor has no AVX512_BF16";
-  if (products == Bf16Products::kAmxBf16) {
+  if (dot == Bf16Dot::kAmxBf16) {
     if (!processor_has_amx_bf16()) return "the processor has no AMX-BF16, or no AVX512_BF16";
     if (!system_grants_tiles()) return "the system does not grant the use of AMX";
   }
   return "";
 }
 
-Bf16Products fastest_bf16_products() {
-  if (why_no_bf16_products(Bf16Products::kAmxBf16).empty()) return Bf16Products::kAmxBf16;
-  return processor_has_avx512_bf16() && __builtin_cpu_is("amd") ? Bf16Products::kAvx512Bf16
-                                                                : Bf16Products::kFma;
+Bf16Dot fastest_bf16_dot() {
+  if (why_no_bf16_dot(Bf16Dot::kAmxBf16).empty()) return Bf16Dot::kAmxBf16;
+  return processor_has_avx512_bf16() && __builtin_cpu_is("amd") ? Bf16Dot::kAvx512Bf16
+                                                                : Bf16Dot::kFma;
 }
 
 #else
@@ -207,11 +207,11 @@ void round_rows(const float*, int64_t, int64_t, Bf16Pair*) { throw LogicError("n
 AmxTiles::AmxTiles() = default;
 AmxTiles::~AmxTiles() = default;
 
-std::string why_no_bf16_products(Bf16Products products) {
-  const bool any = products == Bf16Products::kFma || products == Bf16Products::kAuto;
+std::string why_no_bf16_dot(Bf16Dot dot) {
+  const bool any = dot == Bf16Dot::kFma || dot == Bf16Dot::kAuto;
   return any ? "" : "it is an instruction of x86-64";
 }
-Bf16Products fastest_bf16_products() { return Bf16Products::kFma; }
+Bf16Dot fastest_bf16_dot() { return Bf16Dot::kFma; }
 
 #endif
 

@@ -1,13 +1,13 @@
 // GEMM kernels built on instructions that multiply pairs of BF16 numbers: a few rows of A times a
 // panel of columns of B, both packed (bf16_packing.h).
 //
-// For the results see docs/numerics.md "Products of BF16 numbers".
+// For the results see docs/numerics.md "Dot products of BF16 numbers".
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "device/bf16_products.h"
+#include "device/bf16_dot.h"
 #include "device/gemm.h"
 
 namespace mpt {

@@ -436,11 +436,10 @@ int64_t bytes_per_thread(const AttentionShape& s) {
 // Calls f.operator()<T, Tiles>() with the tensors' type and the numbers that their tiles are
 // multiplied as.
 template <class F>
-auto with_tiles(DType storage, Bf16Products products, const F& f) {
+auto with_tiles(DType storage, Bf16Dot dot, const F& f) {
   if (storage == DType::kF32) return f.template operator()<float, Fp32Tiles>();
-  if (products == Bf16Products::kAvx512Bf16)
-    return f.template operator()<bf16, PairTiles<Avx512Bf16>>();
-  if (products == Bf16Products::kAmxBf16) return f.template operator()<bf16, PairTiles<AmxBf16>>();
+  if (dot == Bf16Dot::kAvx512Bf16) return f.template operator()<bf16, PairTiles<Avx512Bf16>>();
+  if (dot == Bf16Dot::kAmxBf16) return f.template operator()<bf16, PairTiles<AmxBf16>>();
   return f.template operator()<bf16, Fp32Tiles>();
 }
 
@@ -460,8 +459,8 @@ void for_each_head(const AttentionShape& shape, int64_t heads, const F& f) {
 
 int64_t CpuAttention::scratch_bytes(const AttentionShape& shape, DType storage) const {
   int64_t bytes = 0;
-  for (const Bf16Products products : gemm_.possible_products())
-    with_tiles(storage, products, [&]<class T, class Tiles>() {
+  for (const Bf16Dot dot : gemm_.possible_dots())
+    with_tiles(storage, dot, [&]<class T, class Tiles>() {
       bytes = std::max(bytes, threads_ * bytes_per_thread<Tiles>(shape));
     });
   return bytes;
@@ -489,7 +488,7 @@ void CpuAttention::run(const AttentionShape& shape, int64_t heads, const F& of_h
 
 void CpuAttention::forward(const AttentionForward& call) {
   check_shapes(call);
-  with_tiles(call.qkv.dtype, gemm_.products(), [&]<class T, class Tiles>() {
+  with_tiles(call.qkv.dtype, gemm_.dot(), [&]<class T, class Tiles>() {
     run<Tiles>(call.shape, call.shape.heads, [&](int64_t task, std::byte* scratch) {
       forward_head<T, Tiles>(call, task, scratch);
     });
@@ -498,7 +497,7 @@ void CpuAttention::forward(const AttentionForward& call) {
 
 void CpuAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
-  with_tiles(call.qkv.dtype, gemm_.products(), [&]<class T, class Tiles>() {
+  with_tiles(call.qkv.dtype, gemm_.dot(), [&]<class T, class Tiles>() {
     run<Tiles>(call.shape, call.shape.key_value_heads, [&](int64_t task, std::byte* scratch) {
       backward_readers<T, Tiles>(call, task, scratch);
     });

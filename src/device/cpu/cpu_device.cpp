@@ -105,9 +105,9 @@ int default_threads() {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int threads, Bf16Products products)
+  CpuDevice(int threads, Bf16Dot dot)
       : threads_(threads > 0 ? threads : default_threads()),
-        gemm_(threads_, products),
+        gemm_(threads_, dot),
         attention_(threads_, gemm_) {
     omp_set_num_threads(threads_);
     omp_set_max_active_levels(1);
@@ -148,8 +148,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(int threads, Bf16Products products) {
-  return std::make_unique<CpuDevice>(threads, products);
+std::unique_ptr<Device> make_cpu_device(int threads, Bf16Dot dot) {
+  return std::make_unique<CpuDevice>(threads, dot);
 }
 
 }  // namespace mpt

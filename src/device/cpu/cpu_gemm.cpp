@@ -255,37 +255,34 @@ void run_in(const GemmCall& call, int threads, float* scratch) {
 
 // Calls f.operator()<Numbers>() with the numbers that these operands are packed as.
 template <class F>
-auto with_numbers(const GemmCall& call, Bf16Products products, const F& f) {
+auto with_numbers(const GemmCall& call, Bf16Dot dot, const F& f) {
   const bool exact = is_exact_in_bf16(call.a.dtype) && is_exact_in_bf16(call.b.dtype);
-  if (exact && products == Bf16Products::kAvx512Bf16)
-    return f.template operator()<Bf16Pairs<Avx512Bf16>>();
-  if (exact && products == Bf16Products::kAmxBf16)
-    return f.template operator()<Bf16Pairs<AmxBf16>>();
+  if (exact && dot == Bf16Dot::kAvx512Bf16) return f.template operator()<Bf16Pairs<Avx512Bf16>>();
+  if (exact && dot == Bf16Dot::kAmxBf16) return f.template operator()<Bf16Pairs<AmxBf16>>();
   return f.template operator()<Fp32Numbers>();
 }
 
 // Possible results of restore() if `wanted` is requested.
-std::vector<Bf16Products> possible_choices(Bf16Products wanted) {
-  if (wanted != Bf16Products::kAuto) return {wanted};
-  std::vector<Bf16Products> possible;
-  for (const Bf16Products products :
-       {Bf16Products::kFma, Bf16Products::kAvx512Bf16, Bf16Products::kAmxBf16})
-    if (why_no_bf16_products(products).empty()) possible.push_back(products);
+std::vector<Bf16Dot> possible_choices(Bf16Dot wanted) {
+  if (wanted != Bf16Dot::kAuto) return {wanted};
+  std::vector<Bf16Dot> possible;
+  for (const Bf16Dot dot : {Bf16Dot::kFma, Bf16Dot::kAvx512Bf16, Bf16Dot::kAmxBf16})
+    if (why_no_bf16_dot(dot).empty()) possible.push_back(dot);
   return possible;
 }
 
 }  // namespace
 
-CpuGemm::CpuGemm(int threads, Bf16Products products)
+CpuGemm::CpuGemm(int threads, Bf16Dot dot)
     : threads_(threads),
-      wanted_(products),
-      products_(products == Bf16Products::kAuto ? fastest_bf16_products() : products),
-      possible_(possible_choices(products)) {}
+      wanted_(dot),
+      dot_(dot == Bf16Dot::kAuto ? fastest_bf16_dot() : dot),
+      possible_(possible_choices(dot)) {}
 
 int64_t CpuGemm::scratch_bytes(const GemmCall& call) const {
   int64_t bytes = 0;
-  for (const Bf16Products products : possible_)
-    with_numbers(call, products, [&]<class Numbers>() {
+  for (const Bf16Dot dot : possible_)
+    with_numbers(call, dot, [&]<class Numbers>() {
       bytes = std::max(bytes, threads_ * Workspace::of<Numbers>(call, threads_).words() * 4);
     });
   return bytes;
@@ -302,42 +299,42 @@ void CpuGemm::run(const GemmCall& call) {
   if (call.m() == 0 || call.n() == 0) return;
   check(scratch_bytes(call) <= scratch_.bytes(), "GEMM needs {} bytes of scratch, reserved {}",
         scratch_bytes(call), scratch_.bytes());
-  with_numbers(call, products_,
+  with_numbers(call, dot_,
                [&]<class Numbers>() { run_in<Numbers>(call, threads_, scratch_.floats()); });
 }
 
 namespace {
 
-constexpr const char* kChoiceKey = "bf16 products";
+constexpr const char *kChoiceKey = "bf16 dot", *kFormerChoiceKey = "bf16 products";
 
 }  // namespace
 
 std::vector<GemmChoice> CpuGemm::choices() const {
-  if (products_ == Bf16Products::kFma) return {};
-  return {{kChoiceKey, std::string(name_of(products_))}};
+  if (dot_ == Bf16Dot::kFma) return {};
+  return {{kChoiceKey, std::string(name_of(dot_))}};
 }
 
 void CpuGemm::restore(std::span<const GemmChoice> choices) {
-  std::string stored(name_of(Bf16Products::kFma));
+  std::string stored(name_of(Bf16Dot::kFma));
   for (const GemmChoice& choice : choices)
-    if (choice.key == kChoiceKey) stored = choice.algorithm;
-  if (stored == name_of(products_)) return;
-  const auto known = enum_from_name<Bf16Products>(stored);
-  if (wanted_ == Bf16Products::kAuto && known && why_no_bf16_products(*known).empty()) {
-    products_ = *known;
-    spdlog::info("device.bf16_products = auto: products of BF16 numbers are summed by {}", stored);
+    if (choice.key == kChoiceKey || choice.key == kFormerChoiceKey) stored = choice.algorithm;
+  if (stored == name_of(dot_)) return;
+  const auto known = enum_from_name<Bf16Dot>(stored);
+  if (wanted_ == Bf16Dot::kAuto && known && why_no_bf16_dot(*known).empty()) {
+    dot_ = *known;
+    spdlog::info("device.bf16_dot = auto: dot products of BF16 numbers are summed by {}", stored);
     return;
   }
   spdlog::warn(
-      "resume: products of BF16 numbers were summed by {}, now by {} (device.bf16_products): low "
+      "resume: dot products of BF16 numbers were summed by {}, now by {} (device.bf16_dot): low "
       "bits of what follows differ",
-      stored, name_of(products_));
+      stored, name_of(dot_));
 }
 
 std::string CpuGemm::description() const {
   const std::string own = cpu_gemm_description();
-  if (products_ == Bf16Products::kFma) return own;
-  return own + (products_ == Bf16Products::kAmxBf16 ? "; BF16 by AMX" : "; BF16 by AVX512_BF16");
+  if (dot_ == Bf16Dot::kFma) return own;
+  return own + (dot_ == Bf16Dot::kAmxBf16 ? "; BF16 by AMX" : "; BF16 by AVX512_BF16");
 }
 
 std::string cpu_gemm_description() {

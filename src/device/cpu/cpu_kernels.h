@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/attention.h"
-#include "device/bf16_products.h"
+#include "device/bf16_dot.h"
 #include "device/gemm.h"
 #include "device/memory.h"
 
@@ -23,26 +23,26 @@ namespace mpt {
 // threads, nor on vector width on machines with fused multiply-adds.
 class CpuGemm final : public Gemm {
  public:
-  // Requires that why_no_bf16_products() is empty.
-  CpuGemm(int threads, Bf16Products products);
+  // Requires that why_no_bf16_dot() is empty.
+  CpuGemm(int threads, Bf16Dot dot);
   void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
   void run(const GemmCall& call) override;
   // The choice between kinds of products, unless it is kFma.
   [[nodiscard]] std::vector<GemmChoice> choices() const override;
   // kAuto adopts the stored choice (kFma if there is none) if the processor supports it.
   void restore(std::span<const GemmChoice> choices) override;
-  // cpu_gemm_description(), and how products of BF16 numbers are summed.
+  // cpu_gemm_description(), and how dot products of BF16 numbers are summed.
   [[nodiscard]] std::string description() const;
-  // How products of BF16 numbers are summed: never kAuto; restore() may still change it.
-  [[nodiscard]] Bf16Products products() const { return products_; }
-  [[nodiscard]] std::span<const Bf16Products> possible_products() const { return possible_; }
+  // How dot products of BF16 numbers are summed: never kAuto; restore() may still change it.
+  [[nodiscard]] Bf16Dot dot() const { return dot_; }
+  [[nodiscard]] std::span<const Bf16Dot> possible_dots() const { return possible_; }
 
  private:
   [[nodiscard]] int64_t scratch_bytes(const GemmCall& call) const;
 
   int threads_;
-  Bf16Products wanted_, products_;  // as requested; with kAuto resolved
-  std::vector<Bf16Products> possible_;
+  Bf16Dot wanted_, dot_;  // as requested; with kAuto resolved
+  std::vector<Bf16Dot> possible_;
   Scratch scratch_;  // per thread: packed blocks, and partial sums if the result is not FP32
 };
 

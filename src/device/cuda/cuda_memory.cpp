@@ -164,11 +164,11 @@ class CudaReader final : public DeviceReader {
 }  // namespace
 
 void copy_rows(const RowsCopy& copy, cudaStream_t stream) {
-  const auto stretch = [&](void* target, const void* source, size_t bytes) {
+  const auto copy_bytes = [&](void* target, const void* source, size_t bytes) {
     check_cuda(cudaMemcpyAsync(target, source, bytes, copy.kind, stream), "cudaMemcpyAsync");
   };
   if (copy.target_pitch == copy.width && copy.source_pitch == copy.width)
-    return stretch(copy.target, copy.source, copy.width * copy.rows);
+    return copy_bytes(copy.target, copy.source, copy.width * copy.rows);
   if (std::max(copy.target_pitch, copy.source_pitch) <= copy.most_pitch) {
     check_cuda(cudaMemcpy2DAsync(copy.target, copy.target_pitch, copy.source, copy.source_pitch,
                                  copy.width, copy.rows, copy.kind, stream),
@@ -176,8 +176,8 @@ void copy_rows(const RowsCopy& copy, cudaStream_t stream) {
     return;
   }
   for (size_t row = 0; row < copy.rows; ++row)
-    stretch(static_cast<std::byte*>(copy.target) + row * copy.target_pitch,
-            static_cast<const std::byte*>(copy.source) + row * copy.source_pitch, copy.width);
+    copy_bytes(static_cast<std::byte*>(copy.target) + row * copy.target_pitch,
+               static_cast<const std::byte*>(copy.source) + row * copy.source_pitch, copy.width);
 }
 
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream) {

@@ -106,8 +106,8 @@ std::string normalized(std::string_view text, NormalForm form) {
   const char32_t first = first_changing(form);
   std::string out;
   out.reserve(text.size());
-  size_t copied = 0;   // bytes of `text` already in `out`
-  size_t stretch = 0;  // start of the last span
+  size_t copied = 0;  // bytes of `text` already in `out`
+  size_t span_start = 0;
   bool changing = false;
   for (size_t at = 0; at < text.size();) {
     const Character c = static_cast<unsigned char>(text[at]) < 0x80
@@ -115,19 +115,19 @@ std::string normalized(std::string_view text, NormalForm form) {
                             : character_at(text, at);
     if (c.code < first || is_inert(c.code)) {
       if (changing) {
-        out.append(text.substr(copied, stretch - copied));
-        append_form(text.substr(stretch, at - stretch), form, out);
+        out.append(text.substr(copied, span_start - copied));
+        append_form(text.substr(span_start, at - span_start), form, out);
         copied = at;
         changing = false;
       }
-      stretch = is_in(kNeverNormalized, c.code) ? at + c.bytes : at;
+      span_start = is_in(kNeverNormalized, c.code) ? at + c.bytes : at;
     } else {
       changing = true;
     }
     at += c.bytes;
   }
-  out.append(text.substr(copied, changing ? stretch - copied : text.npos));
-  if (changing) append_form(text.substr(stretch), form, out);
+  out.append(text.substr(copied, changing ? span_start - copied : text.npos));
+  if (changing) append_form(text.substr(span_start), form, out);
   return out;
 }
 

@@ -276,9 +276,9 @@ nlohmann::ordered_json parts_json(const PartsSummary& parts) {
   return {{"bytes", parts.bytes},
           {"largest_part_bytes", parts.largest_part_bytes},
           {"memory_bytes", parts.memory_bytes},
-          {"stretches", parts.stretches},
-          {"own_stretches", parts.own_stretches},
-          {"cut_stretches", parts.cut_stretches}};
+          {"spans", parts.spans},
+          {"own_spans", parts.own_spans},
+          {"cut_spans", parts.cut_spans}};
 }
 
 nlohmann::ordered_json exchange_json(const ExchangePlan& plan) {

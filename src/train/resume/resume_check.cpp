@@ -265,11 +265,12 @@ nlohmann::json gemms_json(Device& device) {
 }
 
 void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device) {
-  const nlohmann::json gemms = extra_of(saved, "products");
-  if (gemms.is_null()) return;  // saved by a version without this key
+  nlohmann::json gemms = extra_of(saved, "gemms");
+  if (gemms.is_null()) gemms = extra_of(saved, "products");  // as version 0.2 names it
+  if (gemms.is_null()) return;                               // saved by a version without this key
   const auto refuse = [&] {
     return error(
-        "{}: cannot be resumed: extra.products of its state is {}; expected a device and "
+        "{}: cannot be resumed: extra.gemms of its state is {}; expected a device and "
         "algorithms",
         checkpoint, json_text(gemms));
   };

@@ -97,12 +97,12 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
   if (place.ranks.is_single()) return;
   const auto gradients_as = [this](DType packed) {
     return parts_of_buckets(
-        [=, this](const Bucket& b, int64_t rank) { return gradient_stretches(b, rank, packed); });
+        [=, this](const Bucket& b, int64_t rank) { return gradient_spans(b, rank, packed); });
   };
   gradients_ = gradients_as(wire_);
   if (sharding_ == Sharding::kOptimizer)
-    stored_ = parts_of_buckets(
-        [this](const Bucket& b, int64_t rank) { return weight_stretches(b, rank); });
+    stored_ =
+        parts_of_buckets([this](const Bucket& b, int64_t rank) { return weight_spans(b, rank); });
   else
     sums_ = gradients_as(dtype_of(config.precision.gradient));
   allocate(place.allocator);
@@ -112,33 +112,32 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
 
 // --- location of parts ---------------------------------------------------------------------------
 
-BucketExchange::Stretches BucketExchange::gradient_stretches(const Bucket& bucket, int64_t rank,
-                                                             DType packed) const {
-  Stretches stretches;
+BucketExchange::PackedSpans BucketExchange::gradient_spans(const Bucket& bucket, int64_t rank,
+                                                           DType packed) const {
+  PackedSpans spans;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const ParamSpec& spec = weights_.specs()[size_t(i)];
     const Tensor memory = span_of(logical_view(spec, weights_.gradient(i)), {spec.rows, spec.cols},
                                   partition_.range(rank, i));
-    stretches.push_back({.memory = memory,
-                         .packed = packed,
-                         .rounded_later = weights_.rounded_later(i),
-                         .cut = is_cut(rank, i)});
+    spans.push_back({.memory = memory,
+                     .packed = packed,
+                     .rounded_later = weights_.rounded_later(i),
+                     .cut = is_cut(rank, i)});
   }
-  return stretches;
+  return spans;
 }
 
-BucketExchange::Stretches BucketExchange::weight_stretches(const Bucket& bucket,
-                                                           int64_t rank) const {
-  Stretches stretches;
+BucketExchange::PackedSpans BucketExchange::weight_spans(const Bucket& bucket, int64_t rank) const {
+  PackedSpans spans;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const BlockRange range = partition_.range(rank, i);
     const EncodedTensor& master = weights_.master(i);
-    for (const Tensor& span : spans_of(master, range))
-      stretches.push_back({.memory = span, .packed = span.dtype, .cut = is_cut(rank, i)});
+    for (const Tensor& memory : spans_of(master, range))
+      spans.push_back({.memory = memory, .packed = memory.dtype, .cut = is_cut(rank, i)});
     if (range.first == 0 && !range.empty() && master.tensor_scale.rows > 0)
-      stretches.push_back({.memory = master.tensor_scale, .packed = master.tensor_scale.dtype});
+      spans.push_back({.memory = master.tensor_scale, .packed = master.tensor_scale.dtype});
   }
-  return stretches;
+  return spans;
 }
 
 bool BucketExchange::is_cut(int64_t rank, int64_t parameter) const {
@@ -146,12 +145,12 @@ bool BucketExchange::is_cut(int64_t rank, int64_t parameter) const {
   return partition_.range(rank, parameter) != all_blocks(spec.rows, spec.cols);
 }
 
-BucketExchange::Parts BucketExchange::laid_out(std::vector<Stretches> by_rank) {
+BucketExchange::Parts BucketExchange::laid_out(std::vector<PackedSpans> by_rank) {
   std::vector<int64_t> bytes;
-  for (Stretches& stretches : by_rank) {
-    std::erase_if(stretches, [](const Stretch& s) { return s.memory.elements() == 0; });
+  for (PackedSpans& spans : by_rank) {
+    std::erase_if(spans, [](const PackedSpan& s) { return s.memory.elements() == 0; });
     bytes.push_back(0);
-    for (Stretch& s : stretches) {
+    for (PackedSpan& s : spans) {
       s.offset = bytes.back();
       bytes.back() += align_up(s.memory.elements() * size_of(s.packed), kPartAlignment);
     }
@@ -164,14 +163,13 @@ BucketExchange::Parts BucketExchange::laid_out(std::vector<Stretches> by_rank) {
   return parts;
 }
 
-template <class StretchesOf>
+template <class SpansOf>
 std::vector<BucketExchange::Parts> BucketExchange::parts_of_buckets(
-    const StretchesOf& stretches_of) const {
+    const SpansOf& of_bucket) const {
   std::vector<Parts> all;
   for (const Bucket& bucket : buckets_) {
-    std::vector<Stretches> by_rank;
-    for (int64_t rank = 0; rank < ranks_.size(); ++rank)
-      by_rank.push_back(stretches_of(bucket, rank));
+    std::vector<PackedSpans> by_rank;
+    for (int64_t rank = 0; rank < ranks_.size(); ++rank) by_rank.push_back(of_bucket(bucket, rank));
     all.push_back(laid_out(std::move(by_rank)));
   }
   return all;
@@ -186,7 +184,7 @@ void BucketExchange::allocate(Allocator& allocator) {
   for (const Parts& parts : gradients_) {
     const Part& mine = parts[size_t(ranks_.rank())];
     own = std::max(own, mine.bytes / size_of(wire_));
-    for (const Stretch& stretch : mine.stretches) rounded |= stretch.rounded_later;
+    for (const PackedSpan& span : mine.spans) rounded |= span.rounded_later;
   }
   staging_ = allocator.tensor(kScratchMemory, DType::kU8, 1, staging);
   if (wire_ != DType::kF32) sum_ = allocator.tensor(kScratchMemory, DType::kF32, 1, own);
@@ -222,14 +220,14 @@ int64_t BucketExchange::norm_sums_of(const Bucket& bucket) const {
 }
 
 PartsSummary BucketExchange::summary_of(const Parts& parts) const {
-  PartsSummary summary{.own_stretches = std::ssize(parts[size_t(ranks_.rank())].stretches)};
+  PartsSummary summary{.own_spans = std::ssize(parts[size_t(ranks_.rank())].spans)};
   for (const Part& part : parts) {
     summary.bytes += part.bytes;
     summary.largest_part_bytes = std::max(summary.largest_part_bytes, part.bytes);
-    summary.stretches += std::ssize(part.stretches);
-    for (const Stretch& s : part.stretches) {
+    summary.spans += std::ssize(part.spans);
+    for (const PackedSpan& s : part.spans) {
       summary.memory_bytes += s.memory.elements() * size_of(s.memory.dtype);
-      summary.cut_stretches += s.cut ? 1 : 0;
+      summary.cut_spans += s.cut ? 1 : 0;
     }
   }
   return summary;
@@ -252,17 +250,17 @@ void BucketExchange::convert(const Tensor& from, const Tensor& to) {
 }
 
 // Returns a span's location in staging memory.
-Tensor BucketExchange::packed(const Part& part, const Stretch& stretch) const {
-  const int64_t elements = stretch.memory.elements();
-  return {staging_.data + part.offset + stretch.offset, stretch.packed, 1, elements, elements};
+Tensor BucketExchange::packed(const Part& part, const PackedSpan& span) const {
+  const int64_t elements = span.memory.elements();
+  return {staging_.data + part.offset + span.offset, span.packed, 1, elements, elements};
 }
 
 void BucketExchange::pack(const Part& part) {
-  for (const Stretch& s : part.stretches) convert(s.memory, packed(part, s));
+  for (const PackedSpan& s : part.spans) convert(s.memory, packed(part, s));
 }
 
 void BucketExchange::unpack(const Part& part) {
-  for (const Stretch& s : part.stretches) convert(packed(part, s), s.memory);
+  for (const PackedSpan& s : part.spans) convert(packed(part, s), s.memory);
 }
 
 void BucketExchange::reduce_gradients(Transport& transport, size_t bucket) {
@@ -272,16 +270,16 @@ void BucketExchange::reduce_gradients(Transport& transport, size_t bucket) {
   const Tensor own = views[size_t(ranks_.rank())];
   const Tensor sum = wire_ == DType::kF32 ? own : sum_.columns(0, own.cols);
   transport.reduce_scatter_sum(views, sum);
-  for (const Stretch& s : parts[size_t(ranks_.rank())].stretches)
+  for (const PackedSpan& s : parts[size_t(ranks_.rank())].spans)
     store_sum(sum.columns(s.offset / size_of(wire_), s.memory.elements()), s);
 }
 
 // Rounds a sum once, to the gradient format; FP32 memory may hold values of that format.
-void BucketExchange::store_sum(const Tensor& sum, const Stretch& stretch) {
-  if (!stretch.rounded_later) return convert(sum, stretch.memory);
+void BucketExchange::store_sum(const Tensor& sum, const PackedSpan& span) {
+  if (!span.rounded_later) return convert(sum, span.memory);
   const Tensor rounded = rounded_.columns(0, sum.cols);
   convert(sum, rounded);
-  convert(rounded, stretch.memory);
+  convert(rounded, span.memory);
 }
 
 void BucketExchange::gather(Transport& transport, const Parts& parts) {

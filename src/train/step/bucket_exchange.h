@@ -54,8 +54,8 @@ struct ExchangeVolume {
 struct PartsSummary {
   int64_t bytes = 0, largest_part_bytes = 0;  // packed
   int64_t memory_bytes = 0;                   // in the tensors
-  int64_t stretches = 0, own_stretches = 0;   // each is packed or unpacked by one copy
-  int64_t cut_stretches = 0;                  // spans that cover only part of their tensor
+  int64_t spans = 0, own_spans = 0;           // each is packed or unpacked by one copy
+  int64_t cut_spans = 0;                      // spans that cover only part of their tensor
 };
 struct BucketSummary {
   Bucket bucket;
@@ -91,35 +91,34 @@ class BucketExchange {
 
  private:
   // A span of a tensor's memory, and its offset and type when packed in its rank's part.
-  struct Stretch {
+  struct PackedSpan {
     Tensor memory;
     DType packed;
     int64_t offset = 0;          // bytes
     bool rounded_later = false;  // a gradient in FP32 memory whose format is BF16
     bool cut = false;            // covers only part of the tensor
   };
-  using Stretches = std::vector<Stretch>;
+  using PackedSpans = std::vector<PackedSpan>;
   struct Part {
-    Stretches stretches;
+    PackedSpans spans;
     int64_t offset = 0, bytes = 0;  // in staging memory
   };
   using Parts = std::vector<Part>;  // by rank
 
-  [[nodiscard]] Stretches gradient_stretches(const Bucket& bucket, int64_t rank,
-                                             DType packed) const;
-  [[nodiscard]] Stretches weight_stretches(const Bucket& bucket, int64_t rank) const;
+  [[nodiscard]] PackedSpans gradient_spans(const Bucket& bucket, int64_t rank, DType packed) const;
+  [[nodiscard]] PackedSpans weight_spans(const Bucket& bucket, int64_t rank) const;
   [[nodiscard]] bool is_cut(int64_t rank, int64_t parameter) const;
   [[nodiscard]] int64_t norm_sums_of(const Bucket& bucket) const;
   [[nodiscard]] PartsSummary summary_of(const Parts& parts) const;
-  [[nodiscard]] static Parts laid_out(std::vector<Stretches> by_rank);
-  template <class StretchesOf>
-  [[nodiscard]] std::vector<Parts> parts_of_buckets(const StretchesOf& stretches_of) const;
+  [[nodiscard]] static Parts laid_out(std::vector<PackedSpans> by_rank);
+  template <class SpansOf>
+  [[nodiscard]] std::vector<Parts> parts_of_buckets(const SpansOf& of_bucket) const;
   [[nodiscard]] std::vector<Tensor> staged(const Parts& parts, DType dtype) const;
   void pack(const Part& part);
   void unpack(const Part& part);
   void convert(const Tensor& from, const Tensor& to);
-  [[nodiscard]] Tensor packed(const Part& part, const Stretch& stretch) const;
-  void store_sum(const Tensor& sum, const Stretch& stretch);
+  [[nodiscard]] Tensor packed(const Part& part, const PackedSpan& span) const;
+  void store_sum(const Tensor& sum, const PackedSpan& span);
   void gather(Transport& transport, const Parts& parts);
   void allocate(Allocator& allocator);
 

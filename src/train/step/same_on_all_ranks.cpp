@@ -73,14 +73,15 @@ void check_same_start(Communicator& ranks, const RunConfig& config, const Mixtur
 namespace {
 
 void agree_on_sums_of_bf16(Communicator& ranks, Device& device) {
-  std::string mine(name_of(Bf16Products::kFma));
+  std::string mine(name_of(Bf16Dot::kFma));
   for (const GemmChoice& choice : device.gemm().choices()) mine = choice.algorithm;
   const std::vector<std::string> texts = ranks.gather_texts(mine);
   const int64_t other = first_other(texts);
   if (other == ranks.size()) return;
   if (ranks.is_root())
     spdlog::warn(
-        "products of BF16 numbers: rank {} would sum them by {}, rank 0 by {}; all ranks take fma",
+        "dot products of BF16 numbers: rank {} would sum them by {}, rank 0 by {}; all ranks take "
+        "fma",
         other, texts[size_t(other)], texts.front());
   device.gemm().restore({});
 }
@@ -107,7 +108,7 @@ void take_choices_of_rank_0(Communicator& ranks, Device& device) {
 
 }  // namespace
 
-void agree_on_products(Communicator& ranks, Device& device) {
+void agree_on_gemms(Communicator& ranks, Device& device) {
   if (ranks.is_single()) return;
   if (device.backend() == Backend::kCpu) return agree_on_sums_of_bf16(ranks, device);
   take_choices_of_rank_0(ranks, device);

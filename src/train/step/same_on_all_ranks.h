@@ -19,10 +19,10 @@ namespace mpt {
 void check_same_start(Communicator& ranks, const RunConfig& config, const Mixture& training_data);
 
 // Makes all ranks compute GEMMs in the same way. Call after they were reserved and those of a
-// checkpoint restored. On a CPU, if device.bf16_products leaves the choice of sums to each rank: by
+// checkpoint restored. On a CPU, if device.bf16_dot leaves the choice of sums to each rank: by
 // fma if processors differ, which it logs. On a GPU: by the algorithms of rank 0, which a
 // checkpoint holds, since each rank timed its own.
-void agree_on_products(Communicator& ranks, Device& device);
+void agree_on_gemms(Communicator& ranks, Device& device);
 
 // Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold
 // the same bytes.

@@ -13,7 +13,7 @@
 namespace mpt::test {
 namespace {
 
-const GemmChoice kAvx512{"bf16 products", "avx512_bf16"};
+const GemmChoice kAvx512{"bf16 dot", "avx512_bf16"};
 
 // Lets ranks agree, some of which began with avx512_bf16 and the others with fma; returns how many
 // use avx512_bf16 afterward.
@@ -21,16 +21,16 @@ int64_t ranks_with_avx512(const std::array<bool, 3>& began_with_avx512) {
   std::array<int64_t, 3> uses{};
   RankThreads(3).run([&](Communicator& ranks) {
     const auto rank = size_t(ranks.rank());
-    const std::unique_ptr<Device> device = make_cpu_device(1, Bf16Products::kAuto);
+    const std::unique_ptr<Device> device = make_cpu_device(1, Bf16Dot::kAuto);
     device->gemm().restore(std::span(&kAvx512, began_with_avx512[rank] ? 1 : 0));
-    agree_on_products(ranks, *device);
+    agree_on_gemms(ranks, *device);
     uses[rank] = std::ssize(device->gemm().choices());
   });
   return uses[0] + uses[1] + uses[2];
 }
 
 TEST(RanksProducts, TakeFmaWhereTheyDiffer) {
-  if (const std::string problem = why_no_bf16_products(Bf16Products::kAvx512Bf16); !problem.empty())
+  if (const std::string problem = why_no_bf16_dot(Bf16Dot::kAvx512Bf16); !problem.empty())
     GTEST_SKIP() << problem;
   const CapturedLog log;
   EXPECT_EQ(ranks_with_avx512({true, false, true}), 0);
@@ -41,7 +41,7 @@ TEST(RanksProducts, TakeFmaWhereTheyDiffer) {
 
 TEST(RanksProducts, StayWhatTheyAreWhereTheyAgree) {
   EXPECT_EQ(ranks_with_avx512({false, false, false}), 0);
-  if (why_no_bf16_products(Bf16Products::kAvx512Bf16).empty()) {
+  if (why_no_bf16_dot(Bf16Dot::kAvx512Bf16).empty()) {
     EXPECT_EQ(ranks_with_avx512({true, true, true}), 3);
   }
 }
@@ -83,7 +83,7 @@ TEST(RanksProducts, OfGpusTakeTheAlgorithmsOfRank0) {
     TimedGpu gpu;
     gpu.timed.chosen["both \"quoted\""] = fmt::format("algorithm {}", ranks.rank());
     if (ranks.rank() == 2) gpu.timed.chosen["rows of its own"] = "algorithm 2";
-    agree_on_products(ranks, gpu);
+    agree_on_gemms(ranks, gpu);
     chosen[size_t(ranks.rank())] = gpu.timed.chosen;
   });
   for (const auto& of_rank : chosen) EXPECT_EQ(of_rank.at("both \"quoted\""), "algorithm 0");

@@ -1,4 +1,4 @@
-// Models how processors sum products of BF16 numbers, by Intel's Software Developer's Manual:
+// Models how processors sum dot products of BF16 numbers, by Intel's Software Developer's Manual:
 // VDPBF16PS and TDPBF16PS. Both flush subnormal inputs and results to zero, round to nearest, and
 // fuse each product with its addition.
 #pragma once
