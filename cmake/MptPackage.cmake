@@ -20,7 +20,7 @@ if(MPT_PACKAGE AND MPT_NATIVE)
 endif()
 
 set(mpt_library_directory lib/mpretrain)  # below the prefix, on every distribution
-set(mpt_levelled_layers mpt_device mpt_comm mpt_precision mpt_model mpt_optim mpt_toy)
+set(mpt_levelled_layers mpt_device mpt_ranks mpt_precision mpt_model mpt_optim mpt_toy)
 
 # VARIABLE becomes the levels of this architecture, the lowest first.
 function(mpt_levels variable)

@@ -2,7 +2,7 @@
 # Installs the Debian or Ubuntu packages that mpretrain needs and that are missing.
 #
 #   scripts/install_deps.sh            for the program and the quickstart
-#   scripts/install_deps.sh --mpi      also for several ranks on CPUs; install before building
+#   scripts/install_deps.sh --mpi      also for ranks on CPUs that mpirun starts; install before building
 #   scripts/install_deps.sh --package  also for building packages, MPI included
 #   scripts/install_deps.sh --dev      also for the tests and benchmarks, MPI and ccache included
 #   scripts/install_deps.sh --fuzz     also for the fuzz targets (scripts/fuzz.sh): clang, its sanitizers and OpenMP
@@ -15,7 +15,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libsentencepiece-dev
-       libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libsnappy-dev libxxhash-dev)
+       libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libsnappy-dev libxxhash-dev libgloo-dev)
 run=(python3 python3-matplotlib)
 mpi=(libopenmpi-dev openmpi-bin)
 package=("${mpi[@]}" dpkg-dev file)

@@ -21,6 +21,7 @@
 #include "core/io/standard_error.h"
 #include "core/text/library_message.h"
 #include "core/text/suggestion.h"
+#include "ranks/relayed_error.h"
 
 namespace mpt {
 namespace {
@@ -113,21 +114,6 @@ std::string option_hint(const std::string& option, const std::vector<std::string
   return key ? fmt::format(" (did you mean '--set {}=...'?)", *key) : "";
 }
 
-// Describes the error in the command line. Reports an unknown option before a missing one, of which
-// it may be a misspelling.
-std::string complaint(const CLI::App& program, const CLI::ParseError& wrong) {
-  const std::vector<std::string> rest = program.remaining(true);
-  const auto is_option = [](const std::string& text) {
-    return text.find_first_not_of('-') != std::string::npos && text.starts_with("-");
-  };
-  const auto unknown = std::ranges::find_if(rest, is_option);
-  if (unknown == rest.end()) return wrong.what();
-  const std::string option = unknown->substr(0, unknown->find('='));
-  const bool missing = dynamic_cast<const CLI::RequiredError*>(&wrong) != nullptr;
-  return fmt::format("unknown option '{}'{}{}", option, option_hint(option, option_names(program)),
-                     missing ? fmt::format("; {}", wrong.what()) : "");
-}
-
 // Exceptions of the verb itself pass through.
 int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
   try {
@@ -177,6 +163,19 @@ void let_writes_fail() {
 
 }  // namespace
 
+std::string complaint(const CLI::App& program, const CLI::ParseError& wrong) {
+  const std::vector<std::string> rest = program.remaining(true);
+  const auto is_option = [](const std::string& text) {
+    return text.find_first_not_of('-') != std::string::npos && text.starts_with("-");
+  };
+  const auto unknown = std::ranges::find_if(rest, is_option);
+  if (unknown == rest.end()) return wrong.what();
+  const std::string option = unknown->substr(0, unknown->find('='));
+  const bool missing = dynamic_cast<const CLI::RequiredError*>(&wrong) != nullptr;
+  return fmt::format("unknown option '{}'{}{}", option, option_hint(option, option_names(program)),
+                     missing ? fmt::format("; {}", wrong.what()) : "");
+}
+
 int run_command_line(std::vector<std::string> arguments) {
   let_writes_fail();
   log_to_standard_error();
@@ -186,6 +185,8 @@ int run_command_line(std::vector<std::string> arguments) {
     return report(kBug, fmt::format("this is a bug in mpretrain: {}", bug.what()));
   } catch (const std::bad_alloc&) {
     return report(kFailure, "out of memory");
+  } catch (const ReportedError&) {
+    return kFailure;
   } catch (const Error& failure) {
     return report(kFailure, failure.what());
   } catch (const std::exception& failure) {  // of a library

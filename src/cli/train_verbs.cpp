@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
+
+#include <spdlog/spdlog.h>
 
 #include "cli/console.h"
 #include "cli/options.h"
@@ -8,6 +14,7 @@
 #include "core/io/output_directory.h"
 #include "core/io/output_file.h"
 #include "plan/plan_command.h"
+#include "ranks/local_launch.h"
 #include "toy/toy.h"
 #include "train/train_command.h"
 #include "watch/run_page.h"
@@ -20,21 +27,26 @@ constexpr const char* kConfigHelp =
 constexpr const char* kProfiledSteps = "20";
 constexpr const char* kOverridesHelp = "key.path=value, overrides the file; may be repeated";
 
-void add_train(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("train", "Pretrain a model; this is the default verb");
-  const auto command = std::make_shared<TrainCommand>();
-  add_text(*verb, "--config", command->config, kConfigHelp)->required();
-  add_texts(*verb, "--set", command->overrides, kOverridesHelp);
+// Options of a training run, for `train` and for `launch`, which passes them on.
+void add_train_options(CLI::App& verb, TrainCommand& command) {
+  add_text(verb, "--config", command.config, kConfigHelp)->required();
+  add_texts(verb, "--set", command.overrides, kOverridesHelp);
   CLI::Option* resume =
-      add_text(*verb, "--resume", command->resume,
+      add_text(verb, "--resume", command.resume,
                "auto: resume from the newest good checkpoint, or start a new run if there is no "
                "checkpoint; latest: fail if there is none; or the directory of a checkpoint");
-  add_count(*verb, "--profile", command->profile_steps, {.least = 1, .most = 1'000'000},
+  add_count(verb, "--profile", command.profile_steps, {.least = 1, .most = 1'000'000},
             "train N steps from scratch, after three unmeasured ones, and print where the time of "
             "a step goes; only prints, never touches the run directory")
       ->default_str(kProfiledSteps)
       ->expected(0, 1)
       ->excludes(resume);
+}
+
+void add_train(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("train", "Pretrain a model; this is the default verb");
+  const auto command = std::make_shared<TrainCommand>();
+  add_train_options(*verb, *command);
   verb->footer(
       "SIGINT (Ctrl-C), SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and SIGHUP stop a run: it saves the "
       "last finished step and exits with status\n75; --resume latest continues it bit for bit. A "
@@ -44,6 +56,49 @@ void add_train(CLI::App& program) {
     command->program = version_text();
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
   });
+}
+
+// Throws as `train` would, once rather than on every rank.
+void check_train_arguments(std::vector<std::string> arguments) {
+  if (!arguments.empty() && arguments.front() == "train") arguments.erase(arguments.begin());
+  CLI::App train("", "mpretrain train");
+  TrainCommand command;
+  add_train_options(train, command);
+  std::reverse(arguments.begin(), arguments.end());  // the order CLI11 expects
+  try {
+    train.parse(std::move(arguments));
+  } catch (const CLI::ParseError& wrong) {
+    throw CLI::ParseError(complaint(train, wrong), wrong.get_exit_code());
+  }
+  load_run_config(command.config, command.overrides);
+}
+
+void launch(int64_t ranks, const std::vector<std::string>& arguments) {
+  check_train_arguments(arguments);
+  const LaunchEnd end =
+      launch_locally({.ranks = ranks,
+                      .program = std::filesystem::read_symlink("/proc/self/exe").string(),
+                      .arguments = arguments},
+                     kStoppedStatus);
+  if (!end.failure.empty()) spdlog::error("launch: {}", end.failure);
+  if (end.exit_code != 0) throw CLI::RuntimeError(end.exit_code);
+}
+
+void add_launch(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand(
+      "launch", "Train with several ranks on this machine: launch --ranks N -- --config FILE ...");
+  const auto ranks = std::make_shared<int64_t>(1);
+  const auto arguments = std::make_shared<std::vector<std::string>>();
+  add_count(*verb, "--ranks", *ranks, {.least = 1, .most = 4096},
+            "processes to start, each on its own GPU or with its share of the cores")
+      ->required();
+  verb->add_option("ARGUMENTS", *arguments, "after --: the options of train, for every rank")
+      ->required();
+  verb->footer(
+      "Signals are passed on to the ranks. If one fails, the others are ended, and the exit status "
+      "is that rank's, or 128 plus the\nsignal that ended it; 75 if the run was stopped and saved. "
+      "On several machines, start ranks with torchrun, srun or mpirun.");
+  verb->callback([ranks, arguments] { launch(*ranks, *arguments); });
 }
 
 void add_plan(CLI::App& program) {
@@ -104,6 +159,7 @@ void add_schema(CLI::App& program) {
 
 void add_train_verbs(CLI::App& program) {
   add_train(program);
+  add_launch(program);
   add_plan(program);
   add_report(program);
   add_schema(program);

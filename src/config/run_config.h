@@ -21,6 +21,7 @@
 #include "optim/optimizer_config.h"
 #include "optim/schedule.h"
 #include "precision/precision_config.h"
+#include "ranks/transport_kind.h"
 
 namespace mpt {
 
@@ -158,6 +159,7 @@ struct EnumNames<Sharding> {
 };
 
 struct DistributedConfig {
+  TransportKind transport = TransportKind::kAuto;
   Sharding sharding = Sharding::kOptimizer;
   Format gradient_reduce = Format::kF32;
   int64_t bucket_mib = 32;

@@ -196,6 +196,9 @@ void DeviceConfig::fields(Fields& f) {
 }
 
 void DistributedConfig::fields(Fields& f) {
+  f.optional("transport", transport,
+             {.doc = "library that transfers tensors between ranks; auto: NCCL between GPUs, on "
+                     "CPUs MPI if mpirun started the ranks and the program has it, else Gloo"});
   f.optional(
       "sharding", sharding,
       {.doc = "optimizer: every rank holds the optimizer states of its share of the weights and "

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "device/device.h"
 #include "ranks/make_transport.h"
+#include "ranks/relayed_error.h"
 #include "ranks/transport.h"
 
 namespace mpt {
@@ -36,11 +37,12 @@ Communicator Communicator::planned(int64_t rank, int64_t size) {
 }
 
 Communicator Communicator::connect(const LaunchEnvironment& environment,
-                                   std::chrono::milliseconds timeout, Device& device) {
+                                   std::chrono::milliseconds timeout, Device& device,
+                                   TransportKind kind) {
   if (environment.size == 1) return Communicator(make_single_transport());
   std::unique_ptr<CommStream> comm_stream = device.make_comm_stream();
-  std::unique_ptr<Transport> transport =
-      make_transport(environment, {.timeout = timeout, .stream = comm_stream->stream()});
+  std::unique_ptr<Transport> transport = make_transport(
+      environment, {.kind = kind, .timeout = timeout, .stream = comm_stream->stream()});
   return {std::move(transport), std::move(comm_stream), device};
 }
 
@@ -120,17 +122,30 @@ void Communicator::together(const std::function<void()>& work) {
   } catch (const Error& caught) {
     failure = fmt::format("rank {}: {}", rank(), caught.what());
   }
-  for (const std::string& text : gather_texts(failure))
-    if (!text.empty()) throw Error(text);
+  throw_first(gather_texts(failure));
+}
+
+void Communicator::throw_first(const std::vector<std::string>& failures) const {
+  const auto first = std::ranges::find_if(failures, [](const auto& text) { return !text.empty(); });
+  if (first == failures.end()) return;
+  if (first - failures.begin() == rank()) throw Error(*first);
+  throw RelayedError(*first);
 }
 
 void Communicator::or_abort(const std::function<void()>& work) {
   if (is_single()) return work();
   try {
     work();
-  } catch (const std::exception& failure) {
-    spdlog::error("rank {} of {}: {}", rank(), size(), failure.what());
+  } catch (const RelayedError& failure) {
+    if (transport_->abort_ends_all()) spdlog::error("{}", failure.what());
+    spdlog::debug("rank {} of {}: {}", rank(), size(), failure.what());
     transport_->abort(failure.what());
+    throw ReportedError(failure.what());
+  } catch (const std::exception& failure) {
+    const std::string told = fmt::format("rank {} of {}: {}", rank(), size(), failure.what());
+    spdlog::error("{}", told);
+    transport_->abort(failure.what());
+    if (dynamic_cast<const Error*>(&failure) != nullptr) throw ReportedError(told);
     throw;
   }
 }

@@ -22,6 +22,7 @@
 
 #include "device/device.h"
 #include "ranks/transport.h"
+#include "ranks/transport_kind.h"
 
 namespace mpt {
 
@@ -40,7 +41,8 @@ class Communicator {
   // tensors on `device`. Throws Error if the others cannot be reached, or if a rank does not arrive
   // within the timeout, now or in a later call.
   static Communicator connect(const LaunchEnvironment& environment,
-                              std::chrono::milliseconds timeout, Device& device);
+                              std::chrono::milliseconds timeout, Device& device,
+                              TransportKind kind = TransportKind::kAuto);
 
   // `comm_stream` must belong to `device`, which must outlive this object and whose host waits are
   // guarded from now on (Transport::wait_for_device). The transport must be used only through this
@@ -81,8 +83,12 @@ class Communicator {
   // the rank and the reason. Collective.
   void together(const std::function<void()>& work);
   // Runs `work`, which all ranks must call. If it throws, logs the error and notifies the other
-  // ranks before rethrowing. Memory that collectives still use must outlive this call.
+  // ranks before throwing a ReportedError (if it was an Error; else it is rethrown). Memory that
+  // collectives still use must outlive this call.
   void or_abort(const std::function<void()>& work);
+  // failures: one text per rank, equal on all ranks. Throws the first that is not empty: as an Error
+  // on its own rank, on others as a RelayedError.
+  void throw_first(const std::vector<std::string>& failures) const;
 
  private:
   explicit Communicator(std::unique_ptr<Transport> transport);

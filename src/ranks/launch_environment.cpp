@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostPort = 65535;
 constexpr int64_t kMostRanks = int64_t{1} << 20;
-constexpr int kFirstSlurmPort = 20000, kSlurmPorts = 10000;  // below the ephemeral ports
+constexpr int kFirstDerivedPort = 20000, kDerivedPorts = 10000;  // below the ephemeral ports
 // Step numbers from here up are batch scripts and interactive shells, not srun tasks.
 constexpr int64_t kFirstSpecialStep = 0xFFFFFFF0;
 
@@ -183,7 +183,22 @@ void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
   if (found.master_port != 0) return;
   const int64_t job = variables.number("SLURM_JOB_ID", 0, int64_t{1} << 40).value_or(0);
   const int64_t step = *variables.number("SLURM_STEP_ID", 0, int64_t{1} << 32);
-  found.master_port = kFirstSlurmPort + int((job * 16 + step) % kSlurmPorts);
+  found.master_port = kFirstDerivedPort + int((job * 16 + step) % kDerivedPorts);
+}
+
+// Where ranks meet that mpirun started, if this program has no MPI to connect them. Launchers name
+// the job: PMIX_NAMESPACE (Open MPI), PMI_JOBID or HYDI_CONTROL_FD's (MPICH) have no other use here.
+void set_mpi_meeting(const Variables& variables, LaunchEnvironment& found) {
+  const bool on_one_machine = found.local_size == found.size;
+  found.master_address = variables.text("MASTER_ADDR").value_or(on_one_machine ? "127.0.0.1" : "");
+  found.master_port = master_port(variables);
+  std::string job;
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
+    if (job.empty()) job = variables.text(name).value_or("");
+  found.run_id = "mpi " + job;
+  if (found.master_port == 0 && !job.empty())
+    found.master_port = kFirstDerivedPort + int(std::hash<std::string>()(job) % kDerivedPorts);
+  if (found.master_port == 0) found.master_address.clear();
 }
 
 // --- launchers -----------------------------------------------------------------------------------
@@ -199,6 +214,11 @@ std::optional<LaunchEnvironment> from_torchrun(const Variables& variables) {
           "them, or none for a single process",
           *variables.text("LOCAL_RANK"));
     return std::nullopt;
+  }
+  if (const auto id = variables.text("MPT_LAUNCH_ID")) {
+    found->launcher = Launcher::kLaunch;
+    found->run_id = "launch " + *id;
+    return found;
   }
   found->run_id = fmt::format("torchrun {} {}", variables.text("TORCHELASTIC_RUN_ID").value_or(""),
                               variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"));
@@ -237,6 +257,8 @@ std::optional<LaunchEnvironment> from_mpi(const Variables& variables) {
     if (!variables.has(names.local_rank) && in_slurm_step(variables)) {
       set_slurm_locals(variables, *found);
       set_slurm_meeting(variables, *found);
+    } else {
+      set_mpi_meeting(variables, *found);
     }
     return found;
   }
@@ -271,7 +293,8 @@ LaunchEnvironment launch_environment(const EnvironmentLookup& lookup) {
   const Variables variables(lookup);
   const auto mpi = from_mpi(variables);
   auto torchrun = from_torchrun(variables);
-  if (mpi && torchrun && !variables.has("TORCHELASTIC_RUN_ID")) {
+  const bool by_launch = torchrun && torchrun->launcher == Launcher::kLaunch;
+  if (mpi && torchrun && !by_launch && !variables.has("TORCHELASTIC_RUN_ID")) {
     if (mpi->rank != torchrun->rank || mpi->size != torchrun->size)
       throw error(
           "environment variables RANK={} and WORLD_SIZE={} contradict MPI, which started this "

@@ -1,29 +1,20 @@
 // Chooses the transport by launcher and by the device that holds the tensors.
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
-#include "core/enum_names.h"
 #include "device/device.h"
 #include "ranks/launch_environment.h"
+#include "ranks/rendezvous.h"
 #include "ranks/transport.h"
+#include "ranks/transport_kind.h"
 
 namespace mpt {
 
-// Transport for tensors.
-enum class TransportKind : uint8_t { kAuto, kMpi, kNccl };
-template <>
-struct EnumNames<TransportKind> {
-  static constexpr std::array<std::string_view, 3> kNames{"auto", "mpi", "nccl"};
-};
-
 struct TransportOptions {
-  TransportKind kind = TransportKind::kAuto;  // auto: NCCL for a CUDA device, else MPI
+  TransportKind kind = TransportKind::kAuto;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   StreamRef stream{};  // communication stream; must outlive the transport
 };
@@ -43,7 +34,11 @@ struct RegisterNccl {
   explicit RegisterNccl(NcclMaker maker) { nccl_maker() = maker; }
 };
 
-// Transports of this build: "MPI, no NCCL".
+// Where the ranks meet that no MPI connects. Throws Error if the launcher's variables do not say.
+RendezvousOptions rendezvous_options(const LaunchEnvironment& environment,
+                                     std::chrono::milliseconds timeout);
+
+// Transports of this build: "MPI, Gloo", or "none".
 std::string transports_built();
 
 }  // namespace mpt

@@ -1,25 +1,16 @@
 #include "ranks/rendezvous.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
-#include <vector>
+#include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include "core/check.h"
 #include "core/io/hash.h"
@@ -28,10 +19,13 @@
 namespace mpt {
 namespace {
 
-// A rank sends:    mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n
-// Rank 0 answers:  ok BYTES\n and that many bytes, or: other-run\n, or: failed REASON\n
+// A rank sends:    mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID ITS_ADDRESS\n
+// Rank 0 answers:  ok ITS_ADDRESS\n with the address that the others reach it by,
+//                  or: other-run\n, or: failed REASON\n
+// To gather, each rank sends a frame and rank 0 answers with one frame per rank. A frame is its
+// length as a uint64 in the machine's byte order, and that many bytes.
 const std::string kGreeting = "mpretrain-rendezvous";
-constexpr size_t kLongestGreeting = 256, kLongestAnswer = 1 << 16;  // bytes
+constexpr size_t kLongestGreeting = 256, kLongestAnswer = 1 << 16, kLongestFrame = 1 << 20;
 constexpr auto kAnswerTime = std::chrono::seconds(10);  // for a rank to receive its answer
 constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
@@ -44,41 +38,76 @@ std::string place(const RendezvousOptions& options) {
 double seconds(const RendezvousOptions& options) {
   return std::chrono::duration<double>(options.timeout).count();
 }
-bool send_text(const TcpSocket& socket, const std::string& text, Deadline deadline) {
+Deadline deadline_of(const RendezvousOptions& options) {
+  return std::chrono::steady_clock::now() + options.timeout;
+}
+bool send_text(const TcpSocket& socket, std::string_view text, Deadline deadline) {
   return socket.send(std::as_bytes(std::span(text)), deadline);
 }
 
+std::string frame_of(std::string_view text) {
+  const uint64_t length = text.size();
+  std::string frame(sizeof length, '\0');
+  std::memcpy(frame.data(), &length, sizeof length);
+  return frame.append(text);
+}
+std::optional<std::string> receive_frame(const TcpSocket& socket, Deadline deadline) {
+  uint64_t length = 0;
+  const auto header = socket.receive(sizeof length, deadline);
+  if (!header) return std::nullopt;
+  std::memcpy(&length, header->data(), sizeof length);
+  if (length > kLongestFrame) return std::nullopt;
+  return socket.receive(length, deadline);
+}
+
+}  // namespace
+
 // --- rank 0 --------------------------------------------------------------------------------------
 
-class Host {
+class Rendezvous::Host {
  public:
   explicit Host(const RendezvousOptions& options)
-      : options_(options),
-        deadline_(std::chrono::steady_clock::now() + options.timeout),
-        port_(listened()) {}
-
-  void give(std::span<const std::byte> bytes) {
+      : options_(options), deadline_(deadline_of(options)), port_(listened()) {
     try {
       while (int64_t(guests_.size()) < options_.size - 1) look();
     } catch (const Error& caught) {
-      for (const Guest& guest : guests_)
-        answer(guest.socket, fmt::format("failed {}\n", caught.what()));
-      for (const Guest& guest : strangers_)
-        answer(guest.socket, fmt::format("failed {}\n", caught.what()));
+      const std::string failed = fmt::format("failed {}\n", caught.what());
+      for (const Visitor& guest : guests_) answer(guest, failed);
+      for (const Visitor& stranger : strangers_) answer(stranger, failed);
       throw;
     }
-    for (const Guest& guest : guests_) {
-      answer(guest.socket, fmt::format("ok {}\n", bytes.size()));
-      if (!guest.socket.send(bytes, std::chrono::steady_clock::now() + kAnswerTime))
-        throw error("rank {} disconnected from port {} before the handshake finished", guest.rank,
-                    options_.port);
+    std::ranges::sort(guests_, {}, &Visitor::rank);
+    for (const Visitor& guest : guests_) answer(guest, fmt::format("ok {}\n", address_of(guest)));
+    port_ = TcpSocket();
+  }
+
+  // What the guests reach this machine by; the loopback address if all are on it.
+  [[nodiscard]] std::string own_address() const {
+    std::string address = "127.0.0.1";
+    for (const Visitor& guest : guests_)
+      if (is_loopback(address)) address = guest.socket.local_address();
+    return address;
+  }
+
+  std::vector<std::string> gather(std::string_view mine) {
+    const Deadline deadline = deadline_of(options_);
+    std::vector<std::string> all{std::string(mine)};
+    for (const Visitor& guest : guests_) {
+      auto frame = receive_frame(guest.socket, deadline);
+      if (!frame) throw lost(guest);
+      all.push_back(std::move(*frame));
     }
+    std::string frames;
+    for (const std::string& text : all) frames += frame_of(text);
+    for (const Visitor& guest : guests_)
+      if (!send_text(guest.socket, frames, deadline)) throw lost(guest);
+    return all;
   }
 
  private:
-  struct Guest {
+  struct Visitor {
     TcpSocket socket;
-    std::string text{};
+    std::string text{}, address{};
     int64_t rank = -1;
   };
 
@@ -92,24 +121,29 @@ class Host {
           caught.what());
     }
   }
-  static void answer(const TcpSocket& socket, const std::string& text) {
-    if (!send_text(socket, text, std::chrono::steady_clock::now() + kAnswerTime))
+  [[nodiscard]] Error lost(const Visitor& guest) const {
+    return error("rank {} disconnected from port {}, or sent nothing within {} s", guest.rank,
+                 options_.port, seconds(options_));
+  }
+  // A guest that came by a loopback address is on this machine.
+  [[nodiscard]] std::string address_of(const Visitor& guest) const {
+    return is_loopback(guest.address) ? own_address() : guest.address;
+  }
+  static void answer(const Visitor& visitor, const std::string& text) {
+    if (!send_text(visitor.socket, text, std::chrono::steady_clock::now() + kAnswerTime))
       spdlog::debug("a rank disconnected before receiving its answer");
   }
 
   // Waits for a new connection, or for data on one whose rank is still unknown.
   void look() {
     std::vector<pollfd> waiting{{.fd = port_.descriptor(), .events = POLLIN, .revents = 0}};
-    for (const Guest& stranger : strangers_)
+    for (const Visitor& stranger : strangers_)
       waiting.push_back({.fd = stranger.socket.descriptor(), .events = POLLIN, .revents = 0});
     const int left = milliseconds_left(deadline_);
     if (left == 0) throw_missing();
     if (::poll(waiting.data(), waiting.size(), left) <= 0) return;
     while (auto socket = port_.accepted()) strangers_.push_back({.socket = std::move(*socket)});
-    std::vector<Guest> still_strangers;
-    std::vector<Guest> now = std::move(strangers_);
-    strangers_.clear();
-    for (Guest& stranger : now) {
+    for (Visitor& stranger : std::exchange(strangers_, {})) {
       const bool open = stranger.socket.receive_available(stranger.text, kLongestGreeting);
       if (stranger.text.find('\n') != std::string::npos)
         admit(std::move(stranger));
@@ -120,18 +154,18 @@ class Host {
 
   // Drops peers without a valid greeting, rejects ranks of other runs, and fails on any other
   // error.
-  void admit(Guest guest) {
+  void admit(Visitor guest) {
     std::istringstream words(guest.text);
     std::string greeting, run;
     int64_t size = 0;
-    if (!(words >> greeting >> guest.rank >> size >> run) || greeting != kGreeting) return;
+    if (!(words >> greeting >> guest.rank >> size >> run >> guest.address) || greeting != kGreeting)
+      return;
     if (run != run_hash(options_.run_id)) {
       spdlog::warn("port {}: rejected a rank of another run", options_.port);
-      return answer(guest.socket, "other-run\n");
+      return answer(guest, "other-run\n");
     }
     const int64_t rank = guest.rank;
-    const bool twice =
-        std::any_of(guests_.begin(), guests_.end(), [&](const Guest& g) { return g.rank == rank; });
+    const bool twice = std::ranges::any_of(guests_, [&](const auto& g) { return g.rank == rank; });
     guests_.push_back(std::move(guest));
     if (size != options_.size)
       throw error("rank {} was launched as one of {} ranks, rank 0 as one of {}", rank, size,
@@ -144,7 +178,7 @@ class Host {
   [[noreturn]] void throw_missing() const {
     std::set<int64_t> missing;
     for (int64_t rank = 1; rank < options_.size; ++rank) missing.insert(rank);
-    for (const Guest& guest : guests_) missing.erase(guest.rank);
+    for (const Visitor& guest : guests_) missing.erase(guest.rank);
     throw error("rank {} did not connect to rank 0 at {} within {} s", fmt::join(missing, ", "),
                 place(options_), seconds(options_));
   }
@@ -152,21 +186,19 @@ class Host {
   const RendezvousOptions& options_;
   Deadline deadline_;
   TcpSocket port_;
-  std::vector<Guest> guests_, strangers_;
+  std::vector<Visitor> guests_, strangers_;  // guests: by rank, once all have come
 };
 
 // --- other ranks ---------------------------------------------------------------------------------
 
-class Visit {
+class Rendezvous::Guest {
  public:
-  explicit Visit(const RendezvousOptions& options)
-      : options_(options), deadline_(std::chrono::steady_clock::now() + options.timeout) {}
-
   // Retries until rank 0 of this run answers: it may start later, and rank 0 of another run may
   // still be exiting.
-  void take(std::span<std::byte> bytes) {
+  explicit Guest(const RendezvousOptions& options)
+      : options_(options), deadline_(deadline_of(options)) {
     std::string reason = "no answer";
-    while (!attempt(bytes, reason)) {
+    while (!attempt(reason)) {
       if (milliseconds_left(deadline_) == 0)
         throw error("rank {}: could not reach rank 0 at {} within {} s: {}", options_.rank,
                     place(options_), seconds(options_), reason);
@@ -175,45 +207,56 @@ class Visit {
     }
   }
 
+  [[nodiscard]] const std::string& own_address() const { return own_address_; }
+
+  std::vector<std::string> gather(std::string_view mine) {
+    const Deadline deadline = deadline_of(options_);
+    std::vector<std::string> all;
+    bool open = send_text(socket_, frame_of(mine), deadline);
+    while (open && std::ssize(all) < options_.size) {
+      auto frame = receive_frame(socket_, deadline);
+      open = frame.has_value();
+      if (open) all.push_back(std::move(*frame));
+    }
+    if (open) return all;
+    throw error("rank {}: rank 0 at {} closed the connection, or sent nothing within {} s",
+                options_.rank, place(options_), seconds(options_));
+  }
+
  private:
-  bool attempt(std::span<std::byte> bytes, std::string& reason) {
-    const auto socket = TcpSocket::connected(options_.address, options_.port, deadline_, reason);
+  bool attempt(std::string& reason) {
+    auto socket = TcpSocket::connected(options_.address, options_.port, deadline_, reason);
     if (!socket) return false;
-    const std::string greeting = fmt::format("{} {} {} {}\n", kGreeting, options_.rank,
-                                             options_.size, run_hash(options_.run_id));
+    const std::string greeting =
+        fmt::format("{} {} {} {} {}\n", kGreeting, options_.rank, options_.size,
+                    run_hash(options_.run_id), socket->local_address());
     std::string text;
-    size_t line = std::string::npos;
     bool open = send_text(*socket, greeting, deadline_);
-    while (open && (line = text.find('\n')) == std::string::npos && text.size() < kLongestAnswer &&
+    // Byte by byte, because frames may follow the line.
+    while (open && !text.ends_with('\n') && text.size() < kLongestAnswer &&
            socket->wait_readable(deadline_))
-      open = socket->receive_available(text, kLongestAnswer);
-    line = text.find('\n');
-    if (line == std::string::npos) {
+      open = socket->receive_available(text, text.size() + 1);
+    if (!text.ends_with('\n')) {
       reason = text.empty() ? "it closed the connection or sent nothing" : not_rank_0(text);
       return false;
     }
-    const std::string answer = text.substr(0, line);
-    text.erase(0, line + 1);
-    if (answer == "other-run") {
+    text.pop_back();
+    if (text == "other-run") {
       reason = "rank 0 of another run listens there";
       return false;
     }
-    if (answer.starts_with("failed ")) throw error("rank 0: {}", answer.substr(7));
-    if (answer != fmt::format("ok {}", bytes.size())) throw Error(not_rank_0(answer));
-    while (open && text.size() < bytes.size() && socket->wait_readable(deadline_))
-      // One extra byte reveals an answer that is too long.
-      open = socket->receive_available(text, bytes.size() + 1);
-    if (text.size() != bytes.size())
-      throw error("rank 0 at {} sent {} of {} bytes", place(options_), text.size(), bytes.size());
-    std::memcpy(bytes.data(), text.data(), bytes.size());
+    if (text.starts_with("failed ")) throw error("rank 0: {}", text.substr(7));
+    if (!text.starts_with("ok ")) throw Error(not_rank_0(text));
+    own_address_ = text.substr(3);
+    socket_ = std::move(*socket);
     return true;
   }
   // Builds the error for an answer that is not rank 0's; quotes its start, printable characters
   // only.
   [[nodiscard]] std::string not_rank_0(const std::string& answer) const {
     std::string said = answer.substr(0, 40);
-    std::replace_if(
-        said.begin(), said.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+    std::ranges::replace_if(
+        said, [](char c) { return c < ' ' || c > '~'; }, '?');
     return fmt::format(
         "the process at {} is not rank 0 of this program (it answered \"{}\"); set MPT_MASTER_PORT "
         "to another port on all ranks",
@@ -222,16 +265,25 @@ class Visit {
 
   const RendezvousOptions& options_;
   Deadline deadline_;
+  TcpSocket socket_;
+  std::string own_address_;
 };
 
-}  // namespace
-
-void share_bytes_of_rank_0(std::span<std::byte> bytes, const RendezvousOptions& options) {
-  if (options.size == 1) return;
-  if (options.rank == 0)
-    Host(options).give(bytes);
+Rendezvous::Rendezvous(RendezvousOptions options) : options_(std::move(options)) {
+  if (options_.size == 1) return;
+  if (options_.rank == 0)
+    host_ = std::make_unique<Host>(options_);
   else
-    Visit(options).take(bytes);
+    guest_ = std::make_unique<Guest>(options_);
+  own_address_ = host_ ? host_->own_address() : guest_->own_address();
+}
+Rendezvous::~Rendezvous() = default;
+
+std::vector<std::string> Rendezvous::gather(std::string_view mine) {
+  check(mine.size() <= kLongestFrame, "a rank gives {} bytes to the others", mine.size());
+  if (host_) return host_->gather(mine);
+  if (guest_) return guest_->gather(mine);
+  return {std::string(mine)};
 }
 
 }  // namespace mpt

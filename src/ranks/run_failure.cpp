@@ -41,8 +41,10 @@ void RunFailure::rethrow(Communicator& ranks, const std::string& then) const {
     spdlog::error("stopped by an error; {}", then);
     throw;
   }
-  for (const std::string& text : ranks.gather_texts(mine))
-    if (!text.empty()) throw error("{}; {}", text, then);
+  std::vector<std::string> texts = ranks.gather_texts(mine);
+  for (std::string& text : texts)
+    if (!text.empty()) text += "; " + then;
+  ranks.throw_first(texts);
 }
 
 }  // namespace mpt

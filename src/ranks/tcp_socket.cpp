@@ -138,6 +138,40 @@ bool TcpSocket::receive_available(std::string& text, size_t most) const {
   return true;
 }
 
+std::optional<std::string> TcpSocket::receive(size_t bytes, Deadline deadline) const {
+  std::string text;
+  while (text.size() < bytes)
+    if (!wait_readable(deadline) || !receive_available(text, bytes)) break;
+  return text.size() == bytes ? std::optional(std::move(text)) : std::nullopt;
+}
+
+std::string TcpSocket::local_address() const {
+  sockaddr_storage end{};
+  socklen_t length = sizeof end;
+  std::array<char, NI_MAXHOST> text{};
+  auto* const address = reinterpret_cast<sockaddr*>(&end);
+  if (::getsockname(descriptor_, address, &length) != 0 ||
+      ::getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    throw error("a connection has no local address: {}", std::strerror(errno));
+  const std::string numeric = text.data();
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 on an IPv6 socket
+  return numeric.starts_with(kMapped) ? numeric.substr(kMapped.size()) : numeric;
+}
+
+int free_port() {
+  const TcpSocket socket = TcpSocket::listening(0);
+  sockaddr_storage end{};
+  socklen_t length = sizeof end;
+  if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&end), &length) != 0)
+    throw error("no free port: {}", std::strerror(errno));
+  return ntohs(end.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&end)->sin6_port
+                                         : reinterpret_cast<sockaddr_in*>(&end)->sin_port);
+}
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 bool TcpSocket::wait_readable(Deadline deadline) const {
   return wait_for(descriptor_, POLLIN, deadline);
 }

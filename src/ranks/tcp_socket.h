@@ -40,12 +40,22 @@ class TcpSocket {
   // Appends the bytes available now until `text` has `most` of them, which bounds what a peer can
   // send; returns false once the peer has closed.
   [[nodiscard]] bool receive_available(std::string& text, size_t most) const;
+  // Receives exactly `bytes` bytes; nullopt if the peer closes, or at the deadline.
+  [[nodiscard]] std::optional<std::string> receive(size_t bytes, Deadline deadline) const;
+  // This end's numeric address: what others on that network reach this machine by.
+  [[nodiscard]] std::string local_address() const;
   // Returns whether data (or a connection to accept) arrived before the deadline.
   [[nodiscard]] bool wait_readable(Deadline deadline) const;
 
  private:
   int descriptor_;
 };
+
+// A port that no process listens on now, as the system chooses it.
+int free_port();
+
+// Whether only processes on this machine reach the numeric address: 127.0.0.1, 127.0.1.1, ::1.
+bool is_loopback(const std::string& address);
 
 // Milliseconds until the deadline for poll(), at least 0.
 int milliseconds_left(Deadline deadline);

@@ -60,9 +60,11 @@ class Transport {
   // enqueued and throws.
   virtual void wait_for_device(const std::function<void()>& wait) { wait(); }
 
-  // Tells the other ranks why this one is leaving, so that their calls throw. Called once, when
-  // this rank fails. May terminate the process if the transport has no other means.
+  // Tells the other ranks why this one is leaving, so that their calls throw a RelayedError. Called
+  // once, when this rank fails. May terminate the process if the transport has no other means.
   virtual void abort(const std::string& cause) noexcept = 0;
+  // Whether abort() ends all ranks at once, so that each reports what it knows before.
+  [[nodiscard]] virtual bool abort_ends_all() const { return false; }
 
  private:
   int64_t rank_, size_;

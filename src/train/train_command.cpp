@@ -357,7 +357,8 @@ TrainEnd run_train(const TrainCommand& command) {
   if (command.profile_steps) profiling.emplace(*device, profile.emplace());
   Device& measured = profiling ? *profiling : *device;
   Communicator ranks = Communicator::connect(
-      environment, std::chrono::seconds(config.distributed.timeout_seconds), measured);
+      environment, std::chrono::seconds(config.distributed.timeout_seconds), measured,
+      config.distributed.transport);
   TrainingRun run(config, measured, ranks,
                   {.config = find_config(command.config), .sharing = sharing});
   TrainEnd end = TrainEnd::kComplete;

@@ -2,17 +2,14 @@
 #include <array>
 #include <map>
 #include <sstream>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
 #include "core/io/hash.h"
 #include "ranks/collective_cases.h"
-#include "support/ranks_program.h"
+#include "support/rank_calls.h"
 #include "support/thread_ranks.h"
-
-#ifndef MPT_MPI_RANKS
-#define MPT_MPI_RANKS ""
-#endif
 
 namespace mpt {
 namespace {
@@ -46,14 +43,14 @@ TEST(Single, DoesWhatATransportPromises) {
   }
 }
 
-class Mpi : public testing::TestWithParam<int> {
+class Processes : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  // Returns the output of its ranks: a line for the name of the transport, then hashes by name of
+  // Returns the output of the ranks: a line for the name of the transport, then hashes by name of
   // the case.
   static std::pair<std::string, std::map<std::string, std::string>> run(
-      int ranks, const std::string& piece_bytes) {
+      const std::string& transport, int ranks, const std::string& piece_bytes) {
     const test::ProgramResult result =
-        test::run_ranks_program(ranks, {"cases", piece_bytes}, {.program = MPT_MPI_RANKS});
+        test::run_rank_calls(transport, ranks, {"cases", piece_bytes});
     EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
     std::istringstream lines(result.out);
     std::string first;
@@ -66,23 +63,29 @@ class Mpi : public testing::TestWithParam<int> {
   }
 };
 
-TEST_P(Mpi, GivesTheBitsOfThreads) {
-  MPT_SKIP_WITHOUT_MPIRUN();
-  const auto [name, hashes] = run(GetParam(), "1073741824");
-  EXPECT_NE(name.find("MPI ("), std::string::npos) << name;
-  EXPECT_NE(name.find(fmt::format("{} ranks", GetParam())), std::string::npos) << name;
+TEST_P(Processes, GiveTheBitsOfThreads) {
+  const auto& [transport, ranks] = GetParam();
+  MPT_SKIP_WITHOUT_TRANSPORT(transport);
+  const auto [name, hashes] = run(transport, ranks, "1073741824");
+  EXPECT_TRUE(name.starts_with(transport == "mpi" ? "MPI (" : "Gloo")) << name;
+  EXPECT_NE(name.find(fmt::format("{} ranks", ranks)), std::string::npos) << name;
   EXPECT_EQ(hashes.size(), test::collective_cases().size());
   for (const auto& [of_case, hash] : hashes)
-    EXPECT_EQ(hash, hashes_of_threads(GetParam(), test::collective_cases().at(of_case))) << of_case;
+    EXPECT_EQ(hash, hashes_of_threads(ranks, test::collective_cases().at(of_case))) << of_case;
 }
-INSTANTIATE_TEST_SUITE_P(Ranks, Mpi, testing::Values(1, 2, 3));
 
-// Simulates a part larger than the maximum size of an MPI message.
-TEST_F(Mpi, SendsLongPartsInPieces) {
-  MPT_SKIP_WITHOUT_MPIRUN();
-  const auto whole = run(2, "1073741824"), pieces = run(2, "1000");
-  EXPECT_EQ(whole, pieces);
+// Simulates a part larger than the largest message.
+TEST_P(Processes, SendLongPartsInPieces) {
+  const auto& [transport, ranks] = GetParam();
+  MPT_SKIP_WITHOUT_TRANSPORT(transport);
+  EXPECT_EQ(run(transport, ranks, "1073741824"), run(transport, ranks, "1000"));
 }
+INSTANTIATE_TEST_SUITE_P(Ranks, Processes,
+                         testing::Combine(testing::Values("mpi", "gloo"), testing::Values(2, 3, 4)),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" +
+                                  std::to_string(std::get<1>(instance.param));
+                         });
 
 // Otherwise the comparisons above would show nothing.
 TEST(RankOrder, ChangesTheSumsThatAreCompared) {

@@ -9,12 +9,8 @@
 #include "ranks/collective_cases.h"
 #include "support/expect_error.h"
 #include "support/faulty_transport.h"
-#include "support/ranks_program.h"
+#include "support/rank_calls.h"
 #include "support/thread_ranks.h"
-
-#ifndef MPT_MPI_RANKS
-#define MPT_MPI_RANKS ""
-#endif
 
 namespace mpt {
 namespace {
@@ -164,66 +160,87 @@ TEST(FaultyTransport, CorruptsOneBitOfWhatItGathers) {
   EXPECT_NO_THROW(run_ranks(2, rank_main));
 }
 
-// --- MPI -----------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 struct Failure {
-  const char* how;
+  const char *transport, *how;
   const char* message;  // on standard error
+  int exit_code = 0;    // if it is known
 };
 
-class MpiFailures : public testing::TestWithParam<Failure> {};
+class ProcessFailures : public testing::TestWithParam<Failure> {};
 
-TEST_P(MpiFailures, StopAllRanksInBoundedTime) {
-  MPT_SKIP_WITHOUT_MPIRUN();
+TEST_P(ProcessFailures, StopAllRanksInBoundedTime) {
+  const Failure& failure = GetParam();
+  MPT_SKIP_WITHOUT_TRANSPORT(failure.transport);
   test::ProgramResult result;
   const double seconds = seconds_of([&] {
-    result = test::run_ranks_program(3, {GetParam().how, "1"},
-                                     {.timeout_s = 40, .program = MPT_MPI_RANKS});
+    result = test::run_rank_calls(failure.transport, 3, {failure.how, "1"}, {.timeout_s = 40});
   });
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
+  if (failure.exit_code != 0) EXPECT_EQ(result.exit_code, failure.exit_code);
   EXPECT_LT(seconds, 20);  // the ranks' timeout is 1.5 s
-  EXPECT_NE(result.err.find(GetParam().message), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(failure.message), std::string::npos) << result.err;
 }
 INSTANTIATE_TEST_SUITE_P(
-    How, MpiFailures,
-    testing::Values(Failure{"throw", "rank 1: this rank gives up"}, Failure{"exit", "exit code"},
-                    Failure{"kill", "signal 9"},
-                    Failure{"sleep", "barrier: rank 1 did not arrive within 1.5 s"},
-                    Failure{"abort", "barrier: cancelled because this rank is exiting"},
-                    Failure{"leave", "barrier: rank 1 is at the end of the run"}),
-    [](const auto& failure) { return std::string(failure.param.how); });
+    How, ProcessFailures,
+    testing::Values(Failure{"mpi", "throw", "rank 1: this rank gives up"},
+                    Failure{"mpi", "exit", "exit code"}, Failure{"mpi", "kill", "signal 9"},
+                    Failure{"mpi", "sleep", "barrier: rank 1 did not arrive within 1.5 s"},
+                    Failure{"mpi", "abort", "barrier: cancelled because this rank is exiting"},
+                    Failure{"mpi", "leave", "barrier: rank 1 is at the end of the run"},
+                    Failure{"gloo", "throw", "rank 0: rank 1 failed: this rank gives up", 1},
+                    Failure{"gloo", "exit", "barrier: rank 1 disconnected", 3},
+                    Failure{"gloo", "kill", "was ended by signal 9 (Killed)", 128 + 9},
+                    Failure{"gloo", "sleep", "barrier: rank 1 did not arrive within 1.5 s", 1},
+                    Failure{"gloo", "abort", "barrier: cancelled because this rank is exiting", 1},
+                    Failure{"gloo", "leave", "barrier: rank 1 is at the end of the run", 1}),
+    [](const auto& failure) {
+      return fmt::format("{}_{}", failure.param.transport, failure.param.how);
+    });
 
 TEST(LaunchScript, StartsRanksAndPassesTheirStatusOn) {
   MPT_SKIP_WITHOUT_MPIRUN();
   const auto launched = [](std::vector<std::string> args) {
     auto environment = test::ranks_environment();
-    environment["MPRETRAIN"] = MPT_MPI_RANKS;
+    environment["MPRETRAIN"] = MPT_RANK_CALLS;
     args.insert(args.begin(), "2");
     return test::run_program(
         args, {.env = environment, .program = MPT_SOURCE_DIR "/scripts/launch/mpirun.sh"});
   };
-  const test::ProgramResult good = launched({"cases", "1000"}), bad = launched({"exit", "1"});
+  const test::ProgramResult good = launched({"mpi", "cases", "1000"}),
+                            bad = launched({"mpi", "exit", "1"});
   EXPECT_EQ(good.exit_code, 0) << good.err;
   EXPECT_NE(good.out.find(", 2 ranks"), std::string::npos) << good.out;
   EXPECT_EQ(bad.exit_code, 3) << bad.err;
 }
 
-TEST(MpiFailures, ARankOfAnotherWorldIsNamed) {
+// The environment of rank 1 of 2, as torchrun sets it.
+const std::map<std::string, std::string> kRank1{{"RANK", "1"},
+                                                {"WORLD_SIZE", "2"},
+                                                {"LOCAL_RANK", "1"},
+                                                {"LOCAL_WORLD_SIZE", "2"},
+                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                {"MASTER_PORT", "29500"}};
+
+TEST(ProcessFailures, ARankOfAnotherWorldIsNamed) {
   MPT_SKIP_WITHOUT_MPIRUN();
   // Without mpirun, since MPI would make each process a world of its own.
   const test::ProgramResult result =
-      test::run_program({"cases", "1000"}, {.env = {{"RANK", "1"},
-                                                    {"WORLD_SIZE", "2"},
-                                                    {"LOCAL_RANK", "1"},
-                                                    {"LOCAL_WORLD_SIZE", "2"},
-                                                    {"MASTER_ADDR", "127.0.0.1"},
-                                                    {"MASTER_PORT", "29500"}},
-                                            .program = MPT_MPI_RANKS});
+      test::run_program({"mpi", "cases", "1000"}, {.env = kRank1, .program = MPT_RANK_CALLS});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("reports rank 0 of 1, but the launcher reports rank 1 of 2"),
             std::string::npos)
       << result.err;
+}
+
+TEST(ProcessFailures, AnInterfaceThatIsNoneIsNamed) {
+  MPT_SKIP_WITHOUT_TRANSPORT("gloo");
+  const test::ProgramResult result = test::run_rank_calls(
+      "gloo", 2, {"cases", "1000"}, {.env = {{"GLOO_SOCKET_IFNAME", "no-such-interface"}}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("GLOO_SOCKET_IFNAME"), std::string::npos) << result.err;
 }
 
 }  // namespace

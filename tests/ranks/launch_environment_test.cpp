@@ -230,19 +230,60 @@ TEST(MakeTransport, OneRankNeedsNothing) {
 }
 
 TEST(MakeTransport, SaysWhatSeveralRanksNeed) {
-  EXPECT_ERROR(make_transport(found_in(kTorchrun), {}), "rank 5 of 8 (torchrun", "on the CPU",
+  const auto made = [](const LaunchEnvironment& environment, TransportOptions options) {
+    return make_transport(environment, options);
+  };
+  EXPECT_ERROR(made(found_in(kTorchrun), {.kind = TransportKind::kMpi}), "rank 5 of 8 (torchrun",
                "mpirun");
-  EXPECT_ERROR(make_transport(found_in(kSlurm), {}), "rank 6 of 11 (slurm", "mpirun");
-  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kNccl}), "GPUs only",
-               "mpirun");
-  EXPECT_ERROR(make_transport(found_in(kTorchrun),
-                              {.kind = TransportKind::kMpi, .stream = {Backend::kCuda}}),
-               "host memory only", "NCCL");
-  if (transports_built().find("no NCCL") != std::string::npos)
-    EXPECT_ERROR(make_transport(found_in(kTorchrun), {.stream = {Backend::kCuda}}),
-                 "built without NCCL", "libnccl-dev");
-  if (transports_built().find("no MPI") != std::string::npos)
-    EXPECT_ERROR(make_transport(found_in(kOpenMpi), {}), "built without MPI", "libopenmpi-dev");
+  EXPECT_ERROR(made(found_in(kTorchrun), {.kind = TransportKind::kNccl}), "GPUs only", "gloo");
+  EXPECT_ERROR(made(found_in(kTorchrun), {.kind = TransportKind::kMpi, .stream = {Backend::kCuda}}),
+               "host memory only", "nccl");
+  EXPECT_ERROR(
+      made(found_in(kTorchrun), {.kind = TransportKind::kGloo, .stream = {Backend::kCuda}}),
+      "distributed.transport is gloo", "host memory only");
+  if (transports_built().find("NCCL") == std::string::npos)
+    EXPECT_ERROR(made(found_in(kTorchrun), {.stream = {Backend::kCuda}}), "built without NCCL",
+                 "libnccl-dev");
+  if (transports_built().find("MPI") == std::string::npos)
+    EXPECT_ERROR(made(found_in(kOpenMpi), {.kind = TransportKind::kMpi}), "built without MPI",
+                 "libopenmpi-dev");
+  if (transports_built().find("Gloo") == std::string::npos)
+    EXPECT_ERROR(made(found_in(kTorchrun), {}), "built without Gloo", "libgloo-dev");
+}
+
+TEST(LaunchEnvironment, OfLaunchWinsOverWhatStartedIt) {
+  auto variables = with(kOpenMpi, {{"MPT_LAUNCH_ID", "12.34"},
+                                   {"RANK", "1"},
+                                   {"WORLD_SIZE", "2"},
+                                   {"LOCAL_RANK", "1"},
+                                   {"LOCAL_WORLD_SIZE", "2"},
+                                   {"MASTER_ADDR", "127.0.0.1"},
+                                   {"MPT_MASTER_PORT", "4000"}});
+  const LaunchEnvironment found = found_in(variables);
+  EXPECT_EQ(description(found), "rank 1 of 2 (launch, 1 of 2 on this machine)");
+  EXPECT_EQ(found.master_port, 4000);
+  EXPECT_EQ(found.run_id, "launch 12.34");
+}
+
+// For programs without MPI: mpirun names the job, and ranks on one machine meet there.
+TEST(LaunchEnvironment, OfMpiSaysWhereToMeet) {
+  const std::map<std::string, std::string> one_machine{{"OMPI_COMM_WORLD_RANK", "1"},
+                                                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                       {"PMIX_NAMESPACE", "1089601537"}};
+  const LaunchEnvironment found = found_in(one_machine), again = found_in(one_machine);
+  EXPECT_EQ(found.master_address, "127.0.0.1");
+  EXPECT_GE(found.master_port, 20000);
+  EXPECT_LT(found.master_port, 30000);
+  EXPECT_EQ(found.master_port, again.master_port);
+  EXPECT_EQ(found.run_id, "mpi 1089601537");
+  const auto two_machines =
+      with(one_machine, {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
+  EXPECT_EQ(found_in(two_machines).master_address, "");
+  EXPECT_ERROR(rendezvous_options(found_in(two_machines), std::chrono::seconds(1)),
+               "set MASTER_ADDR", "MPT_MASTER_PORT");
+  EXPECT_EQ(found_in(with(two_machines, {{"MASTER_ADDR", "node1"}})).master_address, "node1");
 }
 
 }  // namespace

@@ -20,9 +20,8 @@ namespace mpt {
 namespace {
 
 using namespace std::chrono_literals;
-using Bytes = std::array<std::byte, 128>;
 
-class Rendezvous : public testing::Test {
+class RendezvousTest : public testing::Test {
  protected:
   [[nodiscard]] RendezvousOptions options(int64_t rank, int64_t size) const {
     return {.rank = rank,
@@ -41,10 +40,15 @@ class Rendezvous : public testing::Test {
     for (size_t i = 0; i < ranks.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          Bytes bytes{};
-          if (ranks[i].rank == 0) bytes.fill(std::byte{42});
-          share_bytes_of_rank_0(bytes, ranks[i]);
-          for (const std::byte b : bytes) EXPECT_EQ(b, std::byte{42});
+          Rendezvous rendezvous(ranks[i]);
+          for (const std::string_view of : {"", "again "}) {
+            const auto given = [&](int64_t rank) { return fmt::format("{}{}", of, rank); };
+            const std::vector<std::string> all = rendezvous.gather(given(ranks[i].rank));
+            ASSERT_EQ(std::ssize(all), ranks[i].size);
+            for (int64_t rank = 0; rank < ranks[i].size; ++rank)
+              EXPECT_EQ(all[size_t(rank)], given(rank));
+          }
+          EXPECT_EQ(rendezvous.own_address(), "127.0.0.1");
         } catch (const Error& caught) {
           thrown[i] = caught.what();
         }
@@ -61,21 +65,21 @@ class Rendezvous : public testing::Test {
   int port_ = test::free_port();
 };
 
-TEST_F(Rendezvous, GivesEveryoneTheBytesOfRank0) {
+TEST_F(RendezvousTest, GivesEveryoneTheBytesOfEachRank) {
   EXPECT_EQ(meet({options(0, 4), options(3, 4), options(1, 4), options(2, 4)}),
             std::vector<std::string>(4));
 }
 
-TEST_F(Rendezvous, Rank0MayComeLast) {
+TEST_F(RendezvousTest, Rank0MayComeLast) {
   EXPECT_EQ(meet({options(2, 3), options(1, 3), options(0, 3)}, 150ms),
             std::vector<std::string>(3));
 }
 
-TEST_F(Rendezvous, OneRankMeetsNobody) {
+TEST_F(RendezvousTest, OneRankMeetsNobody) {
   EXPECT_EQ(meet({options(0, 1)}), std::vector<std::string>(1));
 }
 
-TEST_F(Rendezvous, ARankThatDoesNotComeIsNamedToAll) {
+TEST_F(RendezvousTest, ARankThatDoesNotComeIsNamedToAll) {
   auto ranks = std::vector{options(0, 4), options(1, 4)};
   ranks[0].timeout = 300ms;
   const auto thrown = meet(ranks);
@@ -83,13 +87,13 @@ TEST_F(Rendezvous, ARankThatDoesNotComeIsNamedToAll) {
   EXPECT_TRUE(has(thrown[1], "rank 0: rank 2, 3 did not connect")) << thrown[1];
 }
 
-TEST_F(Rendezvous, NobodyComesToRank0) {
+TEST_F(RendezvousTest, NobodyComesToRank0) {
   auto rank = options(0, 2);
   rank.timeout = 100ms;
   EXPECT_TRUE(has(meet({rank})[0], "rank 1 did not connect"));
 }
 
-TEST_F(Rendezvous, WithoutRank0) {
+TEST_F(RendezvousTest, WithoutRank0) {
   auto rank = options(1, 2);
   rank.timeout = 150ms;
   const auto thrown = meet({rank});
@@ -97,33 +101,33 @@ TEST_F(Rendezvous, WithoutRank0) {
   EXPECT_TRUE(has(thrown[0], "refused")) << thrown[0];
 }
 
-TEST_F(Rendezvous, AMachineThatIsNone) {
+TEST_F(RendezvousTest, AMachineThatIsNone) {
   auto rank = options(1, 2);
   rank.timeout = 150ms;
   rank.address = "no-such-machine.invalid";
   EXPECT_TRUE(has(meet({rank})[0], "could not reach rank 0 at no-such-machine.invalid"));
 }
 
-TEST_F(Rendezvous, ARankThatComesTwice) {
+TEST_F(RendezvousTest, ARankThatComesTwice) {
   const auto thrown = meet({options(0, 3), options(1, 3), options(1, 3)}, 50ms);
   for (const std::string& message : thrown)
     EXPECT_TRUE(has(message, "rank 1 connected twice")) << message;
 }
 
-TEST_F(Rendezvous, ARankOfAnotherSize) {
+TEST_F(RendezvousTest, ARankOfAnotherSize) {
   const auto thrown = meet({options(0, 3), options(1, 2)});
   for (const std::string& message : thrown)
     EXPECT_TRUE(has(message, "rank 1 was launched as one of 2 ranks, rank 0 as one of 3"))
         << message;
 }
 
-TEST_F(Rendezvous, ARankThatIsNone) {
+TEST_F(RendezvousTest, ARankThatIsNone) {
   const auto thrown = meet({options(0, 3), options(3, 3)});
   for (const std::string& message : thrown)
     EXPECT_TRUE(has(message, "rank 3 of 3 connected")) << message;
 }
 
-TEST_F(Rendezvous, ARankOfAnotherRunDoesNotDisturb) {
+TEST_F(RendezvousTest, ARankOfAnotherRunDoesNotDisturb) {
   const test::CapturedLog log;
   auto stale = options(1, 2);
   stale.run_id = "run 0";
@@ -135,7 +139,7 @@ TEST_F(Rendezvous, ARankOfAnotherRunDoesNotDisturb) {
 }
 
 // A leftover of an earlier run is listening when the ranks of the next one arrive, and exits.
-TEST_F(Rendezvous, ARank0OfAnotherRunIsWaitedOut) {
+TEST_F(RendezvousTest, ARank0OfAnotherRunIsWaitedOut) {
   const test::CapturedLog log;
   auto stale = options(0, 2);
   stale.run_id = "run 0";
@@ -148,14 +152,14 @@ TEST_F(Rendezvous, ARank0OfAnotherRunIsWaitedOut) {
   EXPECT_EQ(thrown[0], "");
 }
 
-TEST_F(Rendezvous, APortThatIsTaken) {
+TEST_F(RendezvousTest, APortThatIsTaken) {
   const TcpSocket taken = TcpSocket::listening(port_);
   const auto thrown = meet({options(0, 2)});
   EXPECT_TRUE(has(thrown[0], std::to_string(port_))) << thrown[0];
   EXPECT_TRUE(has(thrown[0], "MPT_MASTER_PORT")) << thrown[0];
 }
 
-TEST_F(Rendezvous, AnotherProgramAtThePort) {
+TEST_F(RendezvousTest, AnotherProgramAtThePort) {
   const TcpSocket other = TcpSocket::listening(port_);
   std::thread program([&] {
     ASSERT_TRUE(other.wait_readable(std::chrono::steady_clock::now() + 10s));
@@ -171,7 +175,7 @@ TEST_F(Rendezvous, AnotherProgramAtThePort) {
   EXPECT_TRUE(has(thrown[0], "\"HTTP/1.1 400?\"")) << thrown[0];
 }
 
-TEST_F(Rendezvous, StrangersDoNotDisturb) {
+TEST_F(RendezvousTest, StrangersDoNotDisturb) {
   std::vector<std::string> thrown;
   std::thread ranks([&] { thrown = meet({options(0, 2), options(1, 2)}, 300ms); });
   std::string reason;
@@ -188,7 +192,7 @@ TEST_F(Rendezvous, StrangersDoNotDisturb) {
   EXPECT_EQ(thrown, std::vector<std::string>(2));
 }
 
-TEST_F(Rendezvous, APeerCannotSendMoreThanIsAskedFor) {
+TEST_F(RendezvousTest, APeerCannotSendMoreThanIsAskedFor) {
   const Deadline deadline = std::chrono::steady_clock::now() + 10s;
   const TcpSocket port = TcpSocket::listening(port_);
   const std::string sent(5000, 'x');
@@ -204,7 +208,28 @@ TEST_F(Rendezvous, APeerCannotSendMoreThanIsAskedFor) {
   EXPECT_EQ(text, "12xxxxx");
 }
 
-TEST_F(Rendezvous, ManyRanks) {
+// A rank that leaves between two exchanges is named on rank 0; the others see rank 0 leave.
+TEST_F(RendezvousTest, ARankThatLeavesIsNamed) {
+  std::thread second([&] { Rendezvous(options(1, 3)).gather("b"); });
+  std::thread third([&] {
+    Rendezvous rendezvous(options(2, 3));
+    rendezvous.gather("c");
+    EXPECT_ERROR(rendezvous.gather("d"), "rank 2: rank 0 at 127.0.0.1:", "closed the connection");
+  });
+  {
+    Rendezvous rendezvous(options(0, 3));
+    EXPECT_EQ(rendezvous.gather("a"), (std::vector<std::string>{"a", "b", "c"}));
+    EXPECT_ERROR(rendezvous.gather("e"), "rank 1 disconnected from port");
+  }
+  second.join();
+  third.join();
+}
+
+TEST_F(RendezvousTest, MoreThanARankMayGiveIsALogicError) {
+  EXPECT_THROW(Rendezvous(options(0, 1)).gather(std::string((1 << 20) + 1, 'x')), LogicError);
+}
+
+TEST_F(RendezvousTest, ManyRanks) {
   std::vector<RendezvousOptions> ranks;
   for (int64_t rank = 0; rank < 40; ++rank) ranks.push_back(options(rank, 40));
   EXPECT_EQ(meet(ranks), std::vector<std::string>(40));

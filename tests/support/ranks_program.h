@@ -1,7 +1,10 @@
-// Runs a built program as several ranks under mpirun and captures its output.
+// Runs a built program as several ranks and captures its output: under mpirun, or the program under
+// its own `launch`, over Gloo.
 //
 //   MPT_SKIP_WITHOUT_MPIRUN();
 //   const ProgramResult result = run_ranks_program(2, {"--config", path});
+//   MPT_SKIP_WITHOUT_GLOO();
+//   const ProgramResult result = run_launched(2, {"--config", path});
 #pragma once
 
 #include <string>
@@ -19,6 +22,13 @@
 #define MPT_SKIP_WITHOUT_MPIRUN()       \
   if (std::string(MPT_MPIEXEC).empty()) \
   GTEST_SKIP() << "built without MPI: install libopenmpi-dev and openmpi-bin for this test"
+
+#ifdef MPT_WITH_GLOO
+#define MPT_SKIP_WITHOUT_GLOO()
+#else
+#define MPT_SKIP_WITHOUT_GLOO() \
+  GTEST_SKIP() << "built without Gloo: install libgloo-dev for this test"
+#endif
 
 namespace mpt::test {
 
@@ -47,6 +57,14 @@ inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args,
                                        RunOptions options = {}) {
   args.insert(args.begin(), {"-np", std::to_string(ranks), options.program});
   options.program = MPT_MPIEXEC;
+  for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);
+  return run_program(std::move(args), options);
+}
+
+// The exit code is that of `mpretrain launch`.
+inline ProgramResult run_launched(int ranks, std::vector<std::string> args,
+                                  RunOptions options = {}) {
+  args.insert(args.begin(), {"launch", "--ranks", std::to_string(ranks), "--"});
   for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);
   return run_program(std::move(args), options);
 }

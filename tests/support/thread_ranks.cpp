@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.h"
+#include "ranks/relayed_error.h"
 #include "ranks/transport.h"
 #include "ranks/transport_checks.h"
 
@@ -91,7 +92,9 @@ class ThreadRanks::Meeting {
   }
   void abort(int64_t rank, const std::string& cause) {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::make_exception_ptr(error("rank {} failed: {}", rank, cause));
+    if (!failure_)
+      failure_ =
+          std::make_exception_ptr(RelayedError(fmt::format("rank {} failed: {}", rank, cause)));
     changed_.notify_all();
   }
 

@@ -175,7 +175,7 @@ class Kills : public testing::TestWithParam<int> {
     arguments.insert(arguments.end(), {"--set", fmt::format("train.steps={}", kLong)});
     if (GetParam() == 1)
       return run_program(arguments, {.timeout_s = 120, .env = ranks_environment()});
-    return run_ranks_program(GetParam(), arguments, {.timeout_s = 120});
+    return run_launched(GetParam(), arguments, {.timeout_s = 120});
   }
   RunConfig config(const std::string& name) const {
     return config_of(directory_.path(), name, kLong);
@@ -219,7 +219,7 @@ class Kills : public testing::TestWithParam<int> {
 
 TEST_P(Kills, AtAnyMoment) {
   if (GetParam() > 1) {
-    MPT_SKIP_WITHOUT_MPIRUN();
+    MPT_SKIP_WITHOUT_GLOO();
   }
   ASSERT_EQ(train_to_end("whole").exit_code, 0);
   const Reference reference{state_at(config("whole"), kLong), metrics_of(config("whole"))};

@@ -1,8 +1,10 @@
-// The program under mpirun: the same bits as ranks that are threads, and an exit in bounded time,
+// The program as several processes: the same bits as ranks that are threads, and an exit in bounded time,
 // with the cause, if ranks do not fit together, hang or fail.
 #include "support/ranks_program.h"
 
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <future>
 #include <map>
 
@@ -29,6 +31,26 @@ class RanksProgram : public testing::Test {
     for (const std::string& text : overrides) all.insert(all.end(), {"--set", text});
     return all;
   }
+  // Waits until the run has made a step; its ranks, by process number.
+  std::vector<pid_t> ranks_of_a_run_that_steps(std::future<ProgramResult>& running,
+                                               size_t count) const {
+    const std::string metrics = directory_ / "runs/run/metrics.jsonl";
+    while (!posix_file_system().exists(metrics) || posix_file_system().file_size(metrics) == 0)
+      check(running.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout,
+            "the run ended");
+    std::vector<pid_t> ranks;
+    for (const pid_t process : processes_that_say(directory_ / "config.json", "mpretrain"))
+      if (command_line_of(fmt::format("/proc/{}", process)).find("launch") == std::string::npos)
+        ranks.push_back(process);
+    check(ranks.size() == count, "{} ranks run", ranks.size());
+    std::ranges::sort(ranks);
+    return ranks;
+  }
+  [[nodiscard]] pid_t launcher_of(const std::vector<pid_t>& ranks) const {
+    for (const pid_t process : processes_that_say(directory_ / "config.json", "mpretrain"))
+      if (std::ranges::find(ranks, process) == ranks.end()) return process;
+    throw LogicError("no launcher runs");
+  }
   [[nodiscard]] bool says(const ProgramResult& result, const std::string& text) const {
     return result.err.find(text) != std::string::npos;
   }
@@ -36,27 +58,118 @@ class RanksProgram : public testing::Test {
   TempDirectory directory_;
 };
 
-TEST_F(RanksProgram, GivesTheBitsOfThreads) {
+class RanksBits : public RanksProgram {
+ protected:
+  using Start = ProgramResult (*)(int, std::vector<std::string>, RunOptions);
+  void expect_the_bits_of_threads(Start start) const {
+    for (const int ranks : {2, 3}) {
+      const auto overrides = [&](const std::string& name) {
+        return std::vector<std::string>{fmt::format("name={}{}", name, ranks),
+                                        "train.steps=6",
+                                        "checkpoint.every_steps=3",
+                                        "device.threads=1",
+                                        "precision.weights=nvfp4",
+                                        "precision.compute=fp8",
+                                        "distributed.check_every_steps=1"};
+      };
+      const ProgramResult result = start(ranks, arguments(overrides("processes")), {});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      const RunConfig processes = tiny_config(directory_.path(), "x", overrides("processes")),
+                      threads = tiny_config(directory_.path(), "x", overrides("threads"));
+      train_on(ranks, threads);
+      EXPECT_TRUE(state_at(processes, 6) == state_at(threads, 6));
+      EXPECT_EQ(metrics_of(processes), metrics_of(threads));
+    }
+  }
+};
+
+TEST_F(RanksBits, OverMpiAreThoseOfThreads) {
   MPT_SKIP_WITHOUT_MPIRUN();
-  for (const int ranks : {2, 3}) {
-    const auto overrides = [&](const std::string& name) {
-      return std::vector<std::string>{fmt::format("name={}{}", name, ranks),
-                                      "train.steps=6",
-                                      "checkpoint.every_steps=3",
-                                      "device.threads=1",
-                                      "precision.weights=nvfp4",
-                                      "precision.compute=fp8",
-                                      "distributed.check_every_steps=1"};
-    };
-    const ProgramResult result = run_ranks_program(ranks, arguments(overrides("processes")));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    const RunConfig processes = tiny_config(directory_.path(), "x", overrides("processes")),
-                    threads = tiny_config(directory_.path(), "x", overrides("threads"));
-    train_on(ranks, threads);
-    EXPECT_TRUE(state_at(processes, 6) == state_at(threads, 6));
-    EXPECT_EQ(metrics_of(processes), metrics_of(threads));
+  expect_the_bits_of_threads(&run_ranks_program);
+}
+TEST_F(RanksBits, OverGlooAreThoseOfThreads) {
+  MPT_SKIP_WITHOUT_GLOO();
+  expect_the_bits_of_threads(&run_launched);
+}
+
+// mpirun's variables without its library: the ranks meet by the name of its job.
+TEST_F(RanksProgram, OfMpirunTrainOverGlooToo) {
+  MPT_SKIP_WITHOUT_MPIRUN();
+  MPT_SKIP_WITHOUT_GLOO();
+  const ProgramResult result = run_ranks_program(
+      2, arguments({"train.steps=2", "device.threads=1", "distributed.transport=gloo"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(says(result, "Gloo, 2 ranks")) << result.err;
+}
+
+// --- mpretrain launch ----------------------------------------------------------------------------
+
+// What is wrong for all ranks is said once.
+TEST_F(RanksProgram, LaunchRefusesBeforeItStartsRanks) {
+  const auto wrong = [&](const std::vector<std::string>& all, int exit_code,
+                         const std::string& complaint) {
+    const ProgramResult result = run_launched(3, all);
+    EXPECT_EQ(result.exit_code, exit_code);
+    const size_t first = result.err.find(complaint);
+    EXPECT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find(complaint, first + 1), std::string::npos) << result.err;
+    EXPECT_FALSE(says(result, "launch: rank")) << result.err;
+  };
+  wrong(arguments({"train.steps=many"}), 1, "expected an integer");
+  wrong({"--config", "none.json"}, 1, "none.json: no such config");
+  wrong({"--confog", "none.json"}, 2, "--confog");
+  wrong({"plan", "--config", "none.json"}, 2, "plan");
+}
+
+// A rank that a signal ends: the code is 128 + its number, the others end, and say which it was.
+TEST_F(RanksProgram, LaunchNamesTheRankThatWasKilled) {
+  MPT_SKIP_WITHOUT_GLOO();
+  const std::vector<std::string> run =
+      arguments({"train.steps=1000000", "checkpoint.every_steps=0", "device.threads=1"});
+  auto running =
+      std::async(std::launch::async, [&] { return run_launched(3, run, {.timeout_s = 50}); });
+  const std::vector<pid_t> ranks = ranks_of_a_run_that_steps(running, 3);
+  ::kill(ranks[1], SIGKILL);
+  const ProgramResult result = running.get();
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL) << result.err;
+  EXPECT_TRUE(says(result, fmt::format("(process {}) was ended by signal 9", ranks[1])))
+      << result.err;
+  EXPECT_TRUE(says(result, "disconnected")) << result.err;
+  EXPECT_TRUE(processes_that_say(directory_ / "config.json", "mpretrain").empty());
+}
+
+// A signal to the launcher stops all ranks, which save: status 75. So does one to a rank.
+TEST_F(RanksProgram, LaunchPassesASignalOnAndTheStatusBack) {
+  MPT_SKIP_WITHOUT_GLOO();
+  for (const bool to_launcher : {true, false}) {
+    const std::vector<std::string> run =
+        arguments({"train.steps=1000000", "checkpoint.every_steps=0", "device.threads=1"});
+    auto running =
+        std::async(std::launch::async, [&] { return run_launched(2, run, {.timeout_s = 50}); });
+    const std::vector<pid_t> ranks = ranks_of_a_run_that_steps(running, 2);
+    ::kill(to_launcher ? launcher_of(ranks) : ranks[0], SIGTERM);
+    const ProgramResult result = running.get();
+    EXPECT_EQ(result.exit_code, 75) << result.err;
+    EXPECT_TRUE(says(result, "stopped by a signal")) << result.err;
+    std::filesystem::remove_all(directory_ / "runs");
   }
 }
+
+// A launcher that cannot clean up takes its ranks with it all the same.
+TEST_F(RanksProgram, RanksEndWithALauncherThatWasKilled) {
+  MPT_SKIP_WITHOUT_GLOO();
+  const std::vector<std::string> run =
+      arguments({"train.steps=1000000", "checkpoint.every_steps=0", "device.threads=1"});
+  auto running =
+      std::async(std::launch::async, [&] { return run_launched(2, run, {.timeout_s = 50}); });
+  const std::vector<pid_t> ranks = ranks_of_a_run_that_steps(running, 2);
+  ::kill(launcher_of(ranks), SIGKILL);
+  const ProgramResult result = running.get();
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_TRUE(says(result, "stopped by a signal")) << result.err;
+}
+
+// --- ranks that do not fit together, or fail -----------------------------------------------------
 
 TEST_F(RanksProgram, RefusesRanksThatDiffer) {
   MPT_SKIP_WITHOUT_MPIRUN();
@@ -120,14 +233,7 @@ TEST_F(RanksProgram, ARankThatHangsStopsAll) {
                  "distributed.timeout_seconds=2"});
   auto running =
       std::async(std::launch::async, [&] { return run_ranks_program(2, run, {.timeout_s = 50}); });
-  const std::string metrics = directory_ / "runs/run/metrics.jsonl";
-  while (!posix_file_system().exists(metrics) || posix_file_system().file_size(metrics) == 0) {
-    ASSERT_EQ(running.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout)
-        << running.get().err;
-  }
-  const std::vector<pid_t> ranks = processes_that_say(directory_ / "config.json", "mpretrain");
-  ASSERT_EQ(ranks.size(), 2u);
-  ::kill(ranks[1], SIGSTOP);
+  ::kill(ranks_of_a_run_that_steps(running, 2)[1], SIGSTOP);
   const ProgramResult result = running.get();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,5 +1,6 @@
 #include "ranks/cuda/nccl_transport.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -441,16 +442,13 @@ std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environm
   setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   ncclUniqueId id{};
   if (environment.rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&id, 1));
   if (launched) {
-    launched->broadcast_host(bytes, 0);
+    launched->broadcast_host(std::as_writable_bytes(std::span(&id, 1)), 0);
   } else {
-    share_bytes_of_rank_0(bytes, {.rank = environment.rank,
-                                  .size = environment.size,
-                                  .address = environment.master_address,
-                                  .port = environment.master_port,
-                                  .run_id = environment.run_id,
-                                  .timeout = options.timeout});
+    Rendezvous rendezvous(rendezvous_options(environment, options.timeout));
+    const std::string of_rank_0 = rendezvous.gather({id.internal, sizeof id.internal}).front();
+    check(of_rank_0.size() == sizeof id.internal, "an id of {} bytes", of_rank_0.size());
+    std::copy(of_rank_0.begin(), of_rank_0.end(), id.internal);
   }
   return std::make_unique<NcclTransport>(environment, id, options, std::move(launched));
 }

@@ -23,8 +23,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "ranks/transport.h"
-#include "ranks/transport_checks.h"
+#include "ranks/exchange_transport.h"
 
 namespace mpt {
 namespace {
@@ -51,31 +50,22 @@ class MpiLibrary {
 
 std::string mpi_library_name();  // "Open MPI 4.1.4"
 
-// A set of concurrent messages between one rank and others, with a common wait.
-
-struct MpiExchangeOptions {
-  MPI_Comm ranks = MPI_COMM_NULL;
-  int tag = 0;  // equal on all ranks; must differ from the next exchange
-  int64_t piece_bytes = 0;
-  std::chrono::milliseconds timeout{};
-  const std::atomic<bool>* cancelled = nullptr;  // set by another thread to end a wait
-  std::string name{};                            // for messages: "all_gather"
-};
-
-class MpiExchange {
+class MpiExchange final : public Exchange {
  public:
-  explicit MpiExchange(MpiExchangeOptions options) : options_(std::move(options)) {}
-  // Cancels receives that have not completed.
-  ~MpiExchange();
-  MpiExchange(const MpiExchange&) = delete;
-  MpiExchange& operator=(const MpiExchange&) = delete;
+  struct Options {
+    MPI_Comm ranks = MPI_COMM_NULL;
+    int tag = 0;  // equal on all ranks; must differ from the next exchange
+    int64_t piece_bytes = 0;
+    std::chrono::milliseconds timeout{};
+    const std::atomic<bool>* cancelled = nullptr;  // set by another thread to end a wait
+    std::string name{};                            // for messages: "all_gather"
+  };
+  explicit MpiExchange(Options options) : options_(std::move(options)) {}
+  ~MpiExchange() override;
 
-  // Messages to and from a rank match in the order of these calls.
-  void send(std::span<const std::byte> bytes, int64_t rank);
-  void receive(std::span<std::byte> bytes, int64_t rank);
-  // Throws if no message arrives within the timeout (naming the ranks waited for), if MPI reports
-  // an error, or if a message's size differs from what the receiver expects.
-  void wait();
+  void send(std::span<const std::byte> bytes, int64_t rank) override;
+  void receive(std::span<std::byte> bytes, int64_t rank) override;
+  void wait() override;
 
  private:
   struct Message {
@@ -88,7 +78,7 @@ class MpiExchange {
   void check_arrived(size_t index, const MPI_Status& status) const;
   [[nodiscard]] std::string waited_for() const;
 
-  MpiExchangeOptions options_;
+  Options options_;
   std::vector<Message> messages_;
   std::vector<MPI_Request> requests_;
   size_t open_ = 0;
@@ -169,27 +159,23 @@ MpiExchange::~MpiExchange() {
 }
 
 void MpiExchange::send(std::span<const std::byte> bytes, int64_t rank) {
-  for (size_t first = 0; first < bytes.size(); first += size_t(options_.piece_bytes)) {
-    const auto piece =
-        bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
+  for_pieces(bytes, options_.piece_bytes, [&](std::span<const std::byte> piece) {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Isend(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag,
                         options_.ranks, &request),
               "MPI_Isend");
     add({.rank = rank, .bytes = int(piece.size()), .incoming = false}, request);
-  }
+  });
 }
 
 void MpiExchange::receive(std::span<std::byte> bytes, int64_t rank) {
-  for (size_t first = 0; first < bytes.size(); first += size_t(options_.piece_bytes)) {
-    const auto piece =
-        bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
+  for_pieces(bytes, options_.piece_bytes, [&](std::span<std::byte> piece) {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Irecv(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag,
                         options_.ranks, &request),
               "MPI_Irecv");
     add({.rank = rank, .bytes = int(piece.size()), .incoming = true}, request);
-  }
+  });
 }
 
 void MpiExchange::add(Message message, MPI_Request request) {
@@ -255,24 +241,12 @@ std::string MpiExchange::waited_for() const {
   return fmt::format("rank {} did not receive", fmt::join(receivers, ", "));
 }
 
-constexpr int kTags = 32768;  // supported by every MPI
-constexpr auto kEndTime = std::chrono::seconds(2);
+constexpr int kTags = 32768;                           // supported by every MPI
+constexpr int64_t kMostPieceBytes = int64_t{1} << 30;  // MPI counts in int
 
-// Exchanged at every meeting, so that no rank mistakes another's end of run for a barrier.
-enum class Meeting : uint8_t { kBarrier = 1, kEnd = 2 };
-const char* name_of(Meeting meeting) {
-  return meeting == Meeting::kBarrier ? "barrier" : "the end of the run";
-}
-
-std::span<const std::byte> bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
-std::span<std::byte> writable_bytes_of(const Tensor& t) {
-  return {t.data, size_t(packed_bytes(t))};
-}
-
-class MpiTransport final : public Transport {
+class MpiTransport final : public ExchangeTransport {
  public:
-  explicit MpiTransport(const MpiOptions& options)
-      : Transport(options.rank, options.size), options_(options) {
+  explicit MpiTransport(const ExchangeOptions& options) : ExchangeTransport(options) {
     int rank = 0, size = 0;
     check_mpi(MPI_Comm_rank(library_.ranks(), &rank), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(library_.ranks(), &size), "MPI_Comm_size");
@@ -285,10 +259,8 @@ class MpiTransport final : public Transport {
   // After an exception, other ranks may still be waiting; their launcher ends them when this
   // process exits.
   ~MpiTransport() override {
-    if (!failure_.empty() || std::uncaught_exceptions() > exceptions_) return;
     try {
-      meet(Meeting::kEnd);
-      library_.finish();
+      if (meet_at_end()) library_.finish();
     } catch (const std::exception& caught) {
       spdlog::error("{}", caught.what());
     }
@@ -298,150 +270,33 @@ class MpiTransport final : public Transport {
     return fmt::format("MPI ({}), {} ranks", mpi_library_name(), size());
   }
 
-  void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
-    check_reduce_scatter(*this, parts, sum);
-    const Tensor& own = parts[size_t(rank())];
-    std::vector<Tensor> given = staged_copies(own);
-    run("reduce_scatter_sum", [&](MpiExchange& exchange) {
-      for_others(
-          [&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
-      for_others([&](int64_t rank) { exchange.send(bytes_of(parts[size_t(rank)]), rank); });
-    });
-    sum_in_rank_order(given, sum);
-    sent_ += sent_by_reduce_scatter(*this, parts);
-  }
-
-  void all_gather(std::span<const Tensor> parts) override {
-    check_all_gather(*this, parts);
-    const Tensor& own = parts[size_t(rank())];
-    run("all_gather", [&](MpiExchange& exchange) {
-      for_others(
-          [&](int64_t rank) { exchange.receive(writable_bytes_of(parts[size_t(rank)]), rank); });
-      for_others([&](int64_t rank) { exchange.send(bytes_of(own), rank); });
-    });
-    sent_ += sent_by_all_gather(*this, parts);
-  }
-
-  void all_reduce_max(const Tensor& values) override {
-    check_all_reduce_max(values);
-    const std::vector<Tensor> given = staged_copies(values);
-    run("all_reduce_max", [&](MpiExchange& exchange) {
-      for_others(
-          [&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
-      for_others([&](int64_t rank) { exchange.send(bytes_of(values), rank); });
-    });
-    std::vector<const float*> of_ranks;
-    for (const Tensor& of_rank : given) of_ranks.push_back(of_rank.as<float>());
-    max_over_ranks(of_ranks, {values.as<float>(), size_t(values.elements())});
-    sent_ += sent_by_all_reduce_max(*this, values);
-  }
-
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
-    const auto of_rank = [&](int64_t rank) {
-      return all.subspan(size_t(rank) * mine.size(), mine.size());
-    };
-    run("gather_host", [&](MpiExchange& exchange) {
-      for_others([&](int64_t rank) { exchange.receive(of_rank(rank), rank); });
-      for_others([&](int64_t rank) { exchange.send(mine, rank); });
-    });
-    if (!mine.empty()) std::memmove(of_rank(rank()).data(), mine.data(), mine.size());
-  }
-  void broadcast_host(std::span<std::byte> bytes, int64_t root) override {
-    check_root(*this, root);
-    run("broadcast_host", [&](MpiExchange& exchange) {
-      if (rank() != root) return exchange.receive(bytes, root);
-      for_others([&](int64_t rank) { exchange.send(bytes, rank); });
-    });
-  }
-  void barrier() override { meet(Meeting::kBarrier); }
-
-  [[nodiscard]] int64_t bytes_sent() const override { return sent_; }
-
   // MPI cannot tell a single rank that another gave up, so MPI_Abort ends all processes. A call in
   // which another thread is waiting returns first, unless it hangs inside MPI.
   void abort(const std::string& cause) noexcept override {
-    cancelled_ = true;
-    const std::unique_lock lock(in_call_, kEndTime);
+    const auto lock = cancel();
     spdlog::debug("rank {} aborts all ranks: {}", rank(), cause);
     std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  [[nodiscard]] bool abort_ends_all() const override { return true; }
 
  private:
-  template <class F>
-  void for_others(const F& f) const {
-    for (int64_t step = 1; step < size(); ++step) f((rank() + step) % size());
+  std::unique_ptr<Exchange> begin(int64_t number, const std::string& name) override {
+    return std::make_unique<MpiExchange>(
+        MpiExchange::Options{.ranks = library_.ranks(),
+                             .tag = int(number % kTags),
+                             .piece_bytes = std::min(options().piece_bytes, kMostPieceBytes),
+                             .timeout = options().timeout,
+                             .cancelled = &cancelled(),
+                             .name = name});
   }
 
-  // One tensor per rank: `own` itself, and staging memory of the same shape for the others.
-  std::vector<Tensor> staged_copies(const Tensor& own) {
-    const auto bytes = size_t(packed_bytes(own));
-    if (staging_bytes_ < bytes * size_t(size() - 1)) {
-      staging_bytes_ = bytes * size_t(size() - 1);
-      staging_.reset(new std::byte[staging_bytes_]);
-    }
-    std::vector<Tensor> copies;
-    std::byte* next = staging_.get();
-    for (int64_t of = 0; of < size(); ++of) {
-      copies.push_back(own);
-      if (of == rank()) continue;
-      copies.back().data = next;
-      next += bytes;
-    }
-    return copies;
-  }
-
-  void meet(Meeting meeting) {
-    const auto mine = std::byte(meeting);
-    std::vector<std::byte> others(static_cast<size_t>(size()), mine);
-    run(name_of(meeting), [&](MpiExchange& exchange) {
-      for_others([&](int64_t rank) { exchange.receive({&others[size_t(rank)], 1}, rank); });
-      for_others([&](int64_t rank) { exchange.send({&mine, 1}, rank); });
-      exchange.wait();
-      for_others([&](int64_t rank) {
-        const auto theirs = Meeting(others[size_t(rank)]);
-        if (theirs != meeting)
-          throw error("{}: rank {} is at {}", name_of(meeting), rank, name_of(theirs));
-      });
-    });
-  }
-
-  // After a failure the ranks are out of step, so every later call fails with the same error.
-  template <class F>
-  void run(const char* name, const F& post) {
-    const std::lock_guard lock(in_call_);
-    if (!failure_.empty()) throw Error(failure_);
-    try {
-      MpiExchange exchange({.ranks = library_.ranks(),
-                            .tag = int(exchanges_++ % kTags),
-                            .piece_bytes = options_.piece_bytes,
-                            .timeout = options_.timeout,
-                            .cancelled = &cancelled_,
-                            .name = fmt::format("rank {}, {}", rank(), name)});
-      post(exchange);
-      exchange.wait();
-    } catch (const std::exception& caught) {
-      failure_ = caught.what();
-      throw;
-    }
-  }
-
-  MpiOptions options_;
-  const int exceptions_ = std::uncaught_exceptions();
   MpiLibrary library_;
-  int64_t exchanges_ = 0;
-  int64_t sent_ = 0;
-  std::string failure_;
-  std::timed_mutex in_call_;  // for abort(): calls come from one thread at a time
-  std::atomic<bool> cancelled_{false};
-  std::unique_ptr<std::byte[]> staging_;
-  size_t staging_bytes_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options) {
+std::unique_ptr<Transport> make_mpi_transport(const ExchangeOptions& options) {
   return std::make_unique<MpiTransport>(options);
 }
 
