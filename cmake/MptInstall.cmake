@@ -5,16 +5,16 @@ set(mpt_scripts_directory ${CMAKE_INSTALL_DATADIR}/mpretrain/scripts)
 # Scripts that make corpora, draw, compare and launch runs, and the Python that they start. Those that build the program,
 # measure it or reproduce the paper need the repository.
 function(mpt_install_scripts)
-  foreach(name common.sh fetch_corpus.sh extract_text.py prepare_c4.sh prepare_c4.py compare_runs.py plot_curves.py
-          plot_survival.py plot_toy.py send_run.py launch/local.sh launch/mpirun.sh launch/torchrun.sh launch/slurm.sbatch)
+  foreach(name common.sh fetch_corpus.sh prepare_c4.sh compare_runs.py plot_curves.py send_run.py tools.py
+          launch/local.sh launch/mpirun.sh launch/torchrun.sh launch/slurm.sbatch)
     get_filename_component(directory ${name} DIRECTORY)
     install(PROGRAMS scripts/${name} DESTINATION ${mpt_scripts_directory}/${directory})
   endforeach()
   set(tools scripts/mpretrain_tools)
-  install(FILES ${tools}/__init__.py ${tools}/command.py ${tools}/descriptors.py ${tools}/repository.py
+  install(FILES ${tools}/__init__.py ${tools}/command.py ${tools}/descriptors.py ${tools}/repository.py ${tools}/tools.py
           DESTINATION ${mpt_scripts_directory}/mpretrain_tools)
   install(DIRECTORY ${tools}/corpus ${tools}/plots ${tools}/runs
-          DESTINATION ${mpt_scripts_directory}/mpretrain_tools FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+          DESTINATION ${mpt_scripts_directory}/mpretrain_tools FILES_MATCHING PATTERN "*.py" PATTERN front_page.py EXCLUDE PATTERN __pycache__ EXCLUDE)
 endfunction()
 
 # The manual page is what the program says of itself, asked when it is installed.

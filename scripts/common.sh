@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python_path() {
   if [ -x /usr/bin/python3 ]; then say "${MPT_PYTHON:-/usr/bin/python3}"; else say "${MPT_PYTHON:-python3}"; fi
 }
-run_python() { "$(python_path)" "$@"; }
+run_python() { PYTHONPATH=$root/scripts${PYTHONPATH:+:$PYTHONPATH} "$(python_path)" "$@"; }
 
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }

@@ -61,7 +61,7 @@ real_name() {
 
 extract() {  # PACKAGE KIND
   local text=$directory/$1.txt
-  if dpkg-deb --fsys-tarfile "$apt_state"/debs/*.deb | run_python "$root/scripts/extract_text.py" "$2" >"$text.part" &&
+  if dpkg-deb --fsys-tarfile "$apt_state"/debs/*.deb | run_python -B -m mpretrain_tools.corpus.extract_text "$2" >"$text.part" &&
     [ -s "$text.part" ]; then
     mv "$text.part" "$text"
   else

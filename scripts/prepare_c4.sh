@@ -14,4 +14,5 @@ program=$(program_path program)
 [ -x "$program" ] || program=$(command -v mpretrain || say "$program")
 
 # exec: who ends this script ends the work.
-exec "$(python_path)" -B "$root/scripts/prepare_c4.py" --program "$program" "$@"
+export PYTHONPATH=$root/scripts${PYTHONPATH:+:$PYTHONPATH}
+exec "$(python_path)" -B -m mpretrain_tools.corpus.prepare_c4 --program "$program" "$@"

@@ -11,6 +11,7 @@ reproduce      the paper's tables and figures, one module each
 rank_model     memory, traffic and time of many ranks
 torch_llama    LLaMA in PyTorch, the oracle of tests and what speed is compared with
 bench          what is measured on the CPU and a GPU, beside other programs
+tools          the smaller ones of these by their names
 documentation  generated reference pages, hooks of the site
 descriptors    standard descriptors that are closed
 

@@ -40,12 +40,17 @@ def has_no_reader(pipe):
 
 def of_several(package, *mistakes):
     """Runs main() of the module that the first argument names, one of package.NAMES, with the
-    arguments behind it.
+    arguments behind it. Of a package whose MODULES say where they are, modules name their own
+    MISTAKES.
     """
     if sys.argv[1:2] and sys.argv[1] in package.NAMES:
         script, name, *arguments = sys.argv
         sys.argv = [f"{script} {name}", *arguments]  # so that usage and errors name it
-        return reported(importlib.import_module(f"{package.__name__}.{name}").main, *mistakes)
+        path = getattr(package, "MODULES", {}).get(name)
+        module = importlib.import_module(
+            f"{__package__}.{path}" if path else f"{package.__name__}.{name}"
+        )
+        return reported(module.main, *mistakes, *getattr(module, "MISTAKES", ()))
     parser = argparse.ArgumentParser(
         description=package.__doc__.split("\n\n")[0], epilog="NAME --help lists its options."
     )

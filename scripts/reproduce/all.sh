@@ -49,7 +49,7 @@ more=()
 
 # Ends this script with status 2 where an option is not one of those that all artefacts take.
 check_options() {
-  PYTHONPATH=$root/scripts run_python -B - "$@" <<'PARSE' || exit $?
+  run_python -B - "$@" <<'PARSE' || exit $?
 from mpretrain_tools.reproduce.artefact import parser
 options = parser("What is not of all.sh itself is handed to all scripts:")
 options.prog, options.allow_abbrev = "all.sh", False

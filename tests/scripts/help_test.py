@@ -18,7 +18,7 @@ import sys
 import tempfile
 import unittest
 
-from mpretrain_tools import bench, reproduce
+from mpretrain_tools import bench, reproduce, tools
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What scripts start; here each only tells that it was started.
@@ -53,6 +53,7 @@ def scripts():
         alone
         + [[ROOT / "scripts/reproduce.py", name] for name in reproduce.NAMES]
         + [[ROOT / "scripts/bench.py", name] for name in measuring]
+        + [[ROOT / "scripts/tools.py", name] for name in tools.NAMES]
     )
 
 
@@ -177,9 +178,10 @@ class Scripts(unittest.TestCase):
             ' {"proj": {}}}}\n',
             encoding="utf-8",
         )
-        for name in ("plot_curves.py", "plot_survival.py"):
+        for name, *of_several in (["plot_curves.py"], ["tools.py", "plot_survival"]):
             with self.subTest(script=name):
-                done = self.run_script([ROOT / "scripts" / name], "--output", "drawn.png", str(run))
+                command = [ROOT / "scripts" / name, *of_several]
+                done = self.run_script(command, "--output", "drawn.png", str(run))
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("install python3-matplotlib", done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)

@@ -82,7 +82,7 @@ class Installed(unittest.TestCase):
             if path.parent.name in ("scripts", "launch") and path.name != "common.sh"
         )
         scripts = [path for path in scripts if path.is_file()]
-        self.assertGreater(len(scripts), 10)
+        self.assertGreater(len(scripts), 8)
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         environment.pop("PYTHONPATH")
         for path in scripts:

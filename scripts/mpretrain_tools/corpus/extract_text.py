@@ -1,6 +1,7 @@
 """Extracts plain English text from a Debian package of documentation.
 
-    dpkg-deb --fsys-tarfile PACKAGE.deb | scripts/extract_text.py KIND > text.txt
+    dpkg-deb --fsys-tarfile PACKAGE.deb |
+        PYTHONPATH=scripts python3 -m mpretrain_tools.corpus.extract_text KIND > text.txt
 
 Writes one document a block: one paragraph a line, an empty line between documents. The same package
 gives the same bytes: files are taken in the order of their names. Only the standard library is
@@ -200,6 +201,10 @@ def main():
         print_blocks()
     except (tarfile.TarError, OSError, EOFError) as problem:
         sys.exit(
-            f"extract_text.py: error: standard input: {problem}; expected the output of"
+            f"extract_text: error: standard input: {problem}; expected the output of"
             " `dpkg-deb --fsys-tarfile`"
         )
+
+
+if __name__ == "__main__":
+    main()

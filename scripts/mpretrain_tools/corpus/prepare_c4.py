@@ -87,7 +87,8 @@ def helper(*arguments):
     return [
         sys.executable,
         "-B",
-        os.path.abspath(sys.argv[0]),
+        "-m",
+        __spec__.name,
         arguments[0],
         str(os.getpid()),
         *arguments[1:],
@@ -791,3 +792,7 @@ def main():
         helper_main(*sys.argv[1:])
     else:
         prepare()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,9 @@
 """Writes the table of docs/benchmarks/gpu_kernels.md: what nvcc made of every kernel, beside what
 it may take.
 
-scripts/gpu_kernels.py             # of build/cuda, after `cmake --build build/cuda`
-scripts/gpu_kernels.py --verify    # changes nothing; exits 1 if a kernel is over its budget, or the
-                                   # table out of step
+scripts/tools.py gpu_kernels             # of build/cuda, after `cmake --build build/cuda`
+scripts/tools.py gpu_kernels --verify    # changes nothing; exits 1 if a kernel is over its budget,
+                                         # or the table out of step
 
 Registers, stack and spills are what ptxas said (<object>.ptxas beside each object). Loads, stores
 and slow divisions are read from the machine code with cuobjdump and nvdisasm, which belong to CUDA
@@ -21,9 +21,11 @@ from .kernel_budgets import BUDGETS, SURVEY, family_of
 from .kernel_code import MissingTools, Tools
 from .ptxas_reports import BadReport, demangled, kernels_of
 
+MISTAKES = (BadReport, MissingTools, OSError)
+
 PAGE = ROOT / "docs" / "benchmarks" / "gpu_kernels.md"
-SCRIPT = "scripts/gpu_kernels.py"
-BEGIN, END = "<!-- begin: scripts/gpu_kernels.py -->", "<!-- end: scripts/gpu_kernels.py -->"
+SCRIPT = "scripts/tools.py gpu_kernels"
+BEGIN, END = f"<!-- begin: {SCRIPT} -->", f"<!-- end: {SCRIPT} -->"
 HEAD = (
     "kernels",
     "instances",

@@ -1,8 +1,8 @@
 """Writes the generated parts of docs/reference/: the commands from `mpretrain VERB --help`, the
 configuration from configs/schema.json.
 
-scripts/reference_pages.py             # both pages
-scripts/reference_pages.py --verify    # changes nothing; exits 1 if a page is out of step
+scripts/tools.py reference_pages             # both pages
+scripts/tools.py reference_pages --verify    # changes nothing; exits 1 if a page is out of step
 """
 
 import argparse
@@ -15,8 +15,10 @@ from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import newest_program
 from .help_text import help_of
 
+MISTAKES = (BadConfig, OSError)
+
 PAGES = ROOT / "docs" / "reference"
-SCRIPT = "scripts/reference_pages.py"
+SCRIPT = "scripts/tools.py reference_pages"
 
 
 def cell(text):

@@ -1,7 +1,7 @@
 """Draws the two figures of README.md from the tables under docs/results: loss by format of the
 weights and optimizer with every seed as a dot, and bytes a parameter by format.
 
-    scripts/plot_front_page.py --output docs/figures
+    scripts/tools.py plot_front_page --output docs/figures
 
 The same tables give the same files to the byte.
 """
@@ -13,6 +13,8 @@ import statistics
 
 from ..repository import ROOT
 from ..reproduce import style
+
+MISTAKES = (OSError, KeyError, ValueError)
 
 RESULTS = ROOT / "docs" / "results"
 FORMATS = ("bf16", "fp8", "nvfp4")

@@ -1,7 +1,7 @@
 """Draws which updates survived rounding, from the metrics of a run with log.update_statistics set.
 
-    scripts/plot_survival.py --output survival.png runs/nano_fp8
-    scripts/plot_survival.py --output survival.png --tensors mlp --step 500 runs/nano_fp8
+    scripts/tools.py plot_survival --output survival.png runs/nano_fp8
+    scripts/tools.py plot_survival --output survival.png --tensors mlp --step 500 runs/nano_fp8
 
 Six panels: the share of updates that vanished by magnitude of the weight, for both branches
 together and each alone; that share over the run; sign changes and zeros over the run; what
@@ -15,6 +15,8 @@ import argparse
 import math
 
 from ..runs.metrics import BadRun, Run
+
+MISTAKES = (BadRun, OSError, ValueError)
 
 BRANCHES = {
     "both": "whole update",

@@ -1,8 +1,8 @@
 """Draws what `mpretrain toy` recorded: loss curves of each regime and a sweep of learning rates.
 
     mpretrain toy --output toy
-    scripts/plot_toy.py toy --curves curves.png --sweep sweep.png
-    scripts/plot_toy.py toy --thin spread.csv    # what both figures draw
+    scripts/tools.py plot_toy toy --curves curves.png --sweep sweep.png
+    scripts/tools.py plot_toy toy --thin spread.csv    # what both figures draw
 
 Additive and multiplicative steps are drawn at the best rate of each regime, M+Adam at one rate for
 all of them. Of several seeds lines are medians, bands reach from the least to the most; a cross at
@@ -16,6 +16,8 @@ import json
 import math
 import os
 import statistics
+
+MISTAKES = (OSError, KeyError, TypeError, ValueError)
 
 LABELS = {"additive": "additive", "multiplicative": "multiplicative", "m_plus_adam": "M+Adam"}
 # Additive steps in the colour that AdamW has in all figures, both in M+Adam's; told apart by

@@ -1,7 +1,7 @@
 """Estimates the cost of training on several ranks: memory by purpose and bytes sent, as counted by
 `mpretrain plan`, and the time of a step by a small event simulation.
 
-    scripts/scaling_model.py --model 350m --regime nvfp4 --ranks 1,8,64
+    scripts/tools.py scaling_model --model 350m --regime nvfp4 --ranks 1,8,64
 
 Times are predictions: they rest on the assumed figures of a `Machine` (step.py), of which none was
 measured.
@@ -11,8 +11,11 @@ import argparse
 import json
 import sys
 
+from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import newest_program
 from . import COMPUTE, H100, LARGE, OPTIMIZERS, SMALL, Case, efficiency, model, simulate
+
+MISTAKES = (BadConfig,)
 
 
 def report(case, machine):

@@ -1,6 +1,6 @@
 """Compares the predictions of rank_model for two ranks on this machine's CPU with measurements.
 
-    scripts/rank_scaling_measured.py --program build/cpu/mpretrain --data data
+    scripts/tools.py rank_scaling_measured --program build/cpu/mpretrain --data data
 
 The nano model, one thread a rank, each pinned to a core. What the model is fed is measured with one
 rank while another like it keeps the other core busy: steps of the rows that one of two ranks will
@@ -30,6 +30,9 @@ import typing
 
 from .. import rank_model as m
 from ..repository import ROOT
+from ..sweeps.configuration import BadConfig
+
+MISTAKES = (BadConfig,)
 
 REGIMES = ["fp32", "bf16", "fp8", "nvfp4"]
 SEQ_LEN = 256
@@ -138,7 +141,7 @@ def run_all(commands):
     for process, command in zip(started, commands):
         output = process.communicate()[0]
         if process.returncode:
-            sys.exit(f"rank_scaling_measured.py: error: {' '.join(command)}\n{output[-2000:]}")
+            sys.exit(f"rank_scaling_measured: error: {' '.join(command)}\n{output[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -1,8 +1,8 @@
 """Writes the tables and figures of docs/scaling.md anew, from what `mpretrain plan`
-counts, what step.py predicts, and what rank_scaling_measured.py measured.
+counts, what step.py predicts, and what measured.py measured.
 
-scripts/rank_scaling.py              # the tables of docs/scaling.md; docs/scaling/*.svg
-scripts/rank_scaling.py --verify     # changes nothing; exits 1 if a table is not what it should be
+scripts/tools.py rank_scaling             # the tables of docs/scaling.md; docs/scaling/*.svg
+scripts/tools.py rank_scaling --verify    # changes nothing; exits 1 if a table is out of step
 """
 
 import argparse
@@ -14,7 +14,10 @@ from .. import markdown
 from .. import rank_model as m
 from ..markdown import table
 from ..repository import ROOT
+from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import newest_program
+
+MISTAKES = (BadConfig,)
 
 PAGE = ROOT / "docs" / "scaling.md"
 FIGURES = ROOT / "docs" / "scaling"
@@ -436,7 +439,7 @@ def filled(page, cases):
     for name, rows in TABLES.items():
         page = markdown.filled(page, f"<!-- {name} -->", "<!-- end -->", rows(cases))
         if page is None:
-            sys.exit(f"rank_scaling.py: error: {PAGE} has no <!-- {name} -->")
+            sys.exit(f"tools.py rank_scaling: error: {PAGE} has no <!-- {name} -->")
     return page
 
 
@@ -552,7 +555,7 @@ def main():
         print(
             "the tables are up to date"
             if new == old
-            else "tables differ: run scripts/rank_scaling.py"
+            else "tables differ: run scripts/tools.py rank_scaling"
         )
         return int(new != old)
     PAGE.write_text(new, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Trains every configuration of one size with 1, 2 and 3 ranks under mpirun and compares the
 losses, step by step.
 
-    scripts/ranks_check.py --tokens data/tokens --work runs/ranks --output docs/results/ranks.md
+    scripts/tools.py ranks_check --tokens data/tokens --work runs --output docs/results/ranks.md
 
 Every rank's weights are compared bit for bit after each step (distributed.check_every_steps=1): a
 run in which they differ fails. The losses of several ranks may differ from one rank's by the order
@@ -89,7 +89,8 @@ def largest_difference(a, b):
 
 PAGE = """# One rank and several
 
-`scripts/ranks_check.py --scale {scale} --steps {steps}`: the same {steps} steps of 1,536 tokens
+`scripts/tools.py ranks_check --scale {scale} --steps {steps}`:
+the same {steps} steps of 1,536 tokens
 by 1, 2 and 3 ranks under mpirun, rows of 128 tokens, micro-batches of 4 rows a rank, buckets of 1
 MiB, FP8 scales updated once a step. After each step all ranks' weights were compared by hash:
 equal in every run below. The last three columns are largest differences of the loss over all
