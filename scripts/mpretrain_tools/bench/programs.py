@@ -10,13 +10,13 @@ which others used the machine is repeated, up to --attempts times, and the least
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
 import tempfile
 
 from .. import markdown
+from ..runs.metrics import Run
 from . import child, machine
 from .disturbance import is_disturbed, least_disturbed
 from .shapes import write_tokens
@@ -54,9 +54,8 @@ def tokens_per_second(program, config, steps):
     with tempfile.TemporaryDirectory() as directory:
         write_tokens(pathlib.Path(directory, "tokens.bin"), 1 << 20, VOCABULARY)
         child.run(run_command(program, config, directory, steps))
-        lines = pathlib.Path(directory, "runs/run/metrics.jsonl").read_text("utf-8").splitlines()
-    found = [json.loads(line).get("tokens_per_second") for line in lines]
-    return statistics.median([value for value in found if value][SKIPPED:])
+        run = Run(pathlib.Path(directory, "runs/run"))
+    return statistics.median(run.series("tokens_per_second")[1][SKIPPED:])
 
 
 def measured_round(args, config):

@@ -30,6 +30,7 @@ import typing
 
 from .. import rank_model as m
 from ..repository import ROOT
+from ..runs.metrics import Run
 from ..sweeps.configuration import BadConfig
 
 MISTAKES = (BadConfig,)
@@ -94,12 +95,7 @@ class Runs:
         ]
 
     def fastest(self, name):
-        path = self.scratch / name / "metrics.jsonl"
-        steps = [
-            json.loads(line)["step_seconds"]
-            for line in path.read_text(encoding="utf-8").splitlines()
-        ]
-        return min(steps[FIRST:])
+        return min(Run(self.scratch / name).series("step_seconds")[1][FIRST:])
 
     def timed(self, names, commands_of):
         """Two runs, of which the difference counts: of FIRST steps, and of all."""

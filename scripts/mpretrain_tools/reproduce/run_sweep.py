@@ -12,6 +12,7 @@ import argparse
 import pathlib
 import statistics
 
+from .. import markdown
 from ..sweeps import sweep
 from ..sweeps.configuration import BadConfig
 from ..sweeps.progress import common_changes, label
@@ -65,15 +66,16 @@ class SweepTable(Artefact):
 
     def write(self):
         axes = [name.split(".")[-1] for name in self.sweep.axes]
-        lines = [f"| {' | '.join([*axes, *COLUMNS])} |", f"|{'---|' * (len(axes) + len(COLUMNS))}"]
-        table = []
+        lines, table = [], []
         for combination, cells in self.rows:
             results = [result for cell in cells if (result := self.result(cell))]
-            lines.append(f"| {' | '.join([*combination.labels, *shown(results)])} |")
+            lines.append([*combination.labels, *shown(results)])
             table.append([*combination.labels, *numbers(results)])
         self.write_csv([*axes, *NUMBERS], table)
         self.write_markdown(
-            f"Sweep {self.name}", lines + self.comparisons(axes) + self._failures(), self.cells
+            f"Sweep {self.name}",
+            markdown.table([*axes, *COLUMNS], lines) + self.comparisons(axes) + self._failures(),
+            self.cells,
         )
 
     def comparisons(self, axes):

@@ -45,6 +45,15 @@ def value_of(record, key):
     return record
 
 
+def record_of(line):
+    """The record of a line; None where it is torn or of no step."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+
+
 class Run:
     """The records of one run, by step."""
 
@@ -53,7 +62,6 @@ class Run:
         self.path = path / "metrics.jsonl" if path.is_dir() else path
         self.name = self.path.parent.name
         self.steps = {}
-        self.torn_lines = 0
         try:
             with open(self.path, encoding="utf-8", errors="replace") as lines:
                 for line in filter(str.strip, lines):
@@ -70,14 +78,10 @@ class Run:
             raise NoSteps(f"{self.path}: no step is recorded in it")
 
     def _take(self, line):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            self.torn_lines += 1
+        record = record_of(line)
+        if record is None:
             return
-        step = record.get("step") if isinstance(record, dict) else None
-        if not isinstance(step, int):
-            return
+        step = record["step"]
         if record.get("event") == "resume":
             self.steps = {s: r for s, r in self.steps.items() if s <= step}
         elif "event" not in record:

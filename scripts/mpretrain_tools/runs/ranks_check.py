@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 
+from .. import markdown
 from ..repository import CONFIGS, ROOT
 from .metrics import Run
 
@@ -87,6 +88,7 @@ def largest_difference(a, b):
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
+HEAD = ("configuration", "loss at the end", "other micro-batches", "2 ranks", "3 ranks")
 PAGE = """# One rank and several
 
 `scripts/tools.py ranks_check --scale {scale} --steps {steps}`:
@@ -115,11 +117,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--output", help="Markdown file")
     arguments = parser.parse_args()
-    lines = [
-        "| configuration | loss at the end | other micro-batches | 2 ranks | 3 ranks |",
-        "|---|---|---|---|---|",
-    ]
-    strayed = []
+    rows, strayed = [], []
     for name in configs_of(arguments.scale):
         one = losses(arguments, name, 1, 4)
         other = max(largest_difference(one, losses(arguments, name, 1, rows)) for rows in (2, 12))
@@ -128,14 +126,10 @@ def main():
         ]
         if max(several) > 4 * other + LEAST_BOUND:
             strayed.append(name)
-        lines.append(
-            f"| {name} | {one[-1]:.4f} | {other:.1e} | "
-            + " | ".join(f"{d:.1e}" for d in several)
-            + " |"
-        )
-        print(lines[-1], flush=True)
+        rows.append([name, f"{one[-1]:.4f}", f"{other:.1e}", *(f"{d:.1e}" for d in several)])
+        print(markdown.table(HEAD, rows)[-1], flush=True)
     if arguments.output:
-        pathlib.Path(arguments.output).write_text(page(arguments, lines))
+        pathlib.Path(arguments.output).write_text(page(arguments, markdown.table(HEAD, rows)))
     if strayed:
         sys.exit(
             "further from one rank than a different order of summation explains:"

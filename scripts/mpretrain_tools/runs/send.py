@@ -64,7 +64,7 @@ class Followed(Run):
         self.path = path / "metrics.jsonl" if path.is_dir() else path
         self.directory = self.path.parent
         self.name = self.directory.resolve().name
-        self.steps, self.torn_lines, self.offset = {}, 0, 0
+        self.steps, self.offset = {}, 0
         self.went_back = False  # since its reader last said that it did not
         if not self.path.is_file() and not (self.directory / "config.json").is_file():
             raise BadRun(

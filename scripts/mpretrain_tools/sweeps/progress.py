@@ -4,7 +4,6 @@ in a log.
 
 import collections
 import heapq
-import json
 import math
 import os
 import shutil
@@ -12,6 +11,7 @@ import statistics
 import sys
 import time
 
+from ..runs.metrics import record_of
 from .cell import Cell
 from .runner import OPEN, parameters_of, steps_of
 
@@ -47,11 +47,7 @@ def _last_records(path):
     except OSError:
         return
     for line in lines[:-1]:  # what stands behind the last end of line is not whole yet
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
+        if record := record_of(line):
             yield record
 
 
