@@ -93,7 +93,7 @@ def resource_faults(found):
     """Kernels over their budgets, one line each."""
     for family, kernels in found.items():
         if family not in BUDGETS:
-            yield f"{family}: no budget is stated in kernel_budgets.py"
+            yield f"{family}: no budget is stated in kernel_budgets.json"
             continue
         for kernel in kernels:
             if not kernel.in_registers:
