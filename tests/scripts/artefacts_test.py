@@ -27,7 +27,6 @@ from mpretrain_tools.reproduce import (
     lr_sensitivity,
     main_table,
     memory_table,
-    run_sweep,
     runtime_table,
     seed_tables,
     toy_figures,
@@ -870,41 +869,6 @@ class Redraw(unittest.TestCase):
         self.page.unlink()
         with self.assertRaisesRegex(BadConfig, "main_table.md: No such file"):
             self.redraw()
-
-
-class SweepComparisons(unittest.TestCase):
-    def test_every_combination_is_tested_against_its_baseline(self):
-        place = Place(self)
-        path = place.path / "rates.json"
-        path.write_text(
-            json.dumps(
-                {
-                    "base": "pico_bf16.json",
-                    "seeds": [1, 2],
-                    "baseline": {"optimizer": "AdamW"},
-                    "axes": {
-                        "optimizer": [
-                            {"label": "AdamW", "base": "pico_bf16_adamw.json"},
-                            {"label": "M+Adam"},
-                        ],
-                        "optimizer.lr_additive": [1e-3, 2e-3],
-                    },
-                }
-            ),
-            encoding="utf-8",
-        )
-        with mock.patch.object(sys, "argv", ["run_sweep.py", *place.arguments(), str(path)]):
-            table = run_sweep.SweepTable()
-        for (_combination, cells), losses in zip(
-            table.rows, ((3.0, 3.2), (3.0, 3.1), (2.9, 3.0), (3.0, math.inf))
-        ):
-            for cell, loss in zip(cells, losses):
-                place.enter(cell, loss)
-        lines = table.comparisons(["optimizer", "lr_additive"])
-        self.assertEqual(lines[1], "Loss against optimizer = AdamW, the rest the same:")
-        self.assertEqual(line_with(lines, "M+Adam", "0.001")[2:4], ["2", "-0.1500"])
-        self.assertEqual(line_with(lines, "M+Adam", "0.002")[-1], "diverged")
-        self.assertFalse(any(entries(line)[:1] == ["AdamW"] for line in lines if line))
 
 
 class CommittedPages(unittest.TestCase):

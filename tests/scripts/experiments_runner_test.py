@@ -4,7 +4,7 @@ telling how far it is.
 
     tests/scripts/experiments_runner_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 
-What starts programs is tested with those of tests/scripts/fakes; that a sweep killed at any moment
+What starts programs is tested with those of tests/scripts/fakes; that a study killed at any moment
 ends with the same table, with the program itself.
 """
 
@@ -692,60 +692,48 @@ class Progress(Directory):
         progress.LiveTable("sweep", 2, Closed())(self.statuses([1]))
 
 
-# --- a sweep of the program itself
+# --- a study of the program itself
 
 
 class Killed(RealTokens):
-    """However often and whenever a sweep is killed, it ends with the table of one that was not."""
+    """However often and whenever a study is killed, it ends with the rows of one that was not."""
 
-    SWEEP = {
-        "base": "pico_bf16.json",
-        "seeds": [1, 2],
-        "set": {**RealTokens.TINY, "train.steps": 120, "checkpoint.every_steps": 15},
-        "axes": {
-            "optimizer": [{"label": "M+Adam"}, {"label": "AdamW", "base": "pico_fp8_adamw.json"}]
-        },
-    }
-    TIMING = ("tokens_per_second", "step_seconds", "wall_seconds", "date")
+    STEPS = 120
+    TIMING = ("tokens_per_second", "step_seconds", "wall_seconds", "date", "ended")
 
-    def command(self, name, *more):
-        file = self.directory / "small.json"
-        file.write_text(
-            json.dumps(
+    def study(self, steps, refused):
+        """Of two arms. The tokens of a step decide the budget of so many steps."""
+        changes = {**self.TINY, "checkpoint.every_steps": max(1, steps // 8)}
+        del changes["device.threads"]
+        tiny = Cell.of("pico_bf16.json", changes)
+        return {
+            "set": changes,
+            "arms": {
+                "m_plus_adam": {"config": "pico_bf16.json"},
+                "adamw": {"config": "pico_fp8_adamw.json", "set": refused},
+            },
+            "results": [
                 {
-                    **self.SWEEP,
-                    "set": {
-                        key: value
-                        for key, value in self.SWEEP["set"].items()
-                        if key != "device.threads"
-                    },
+                    "name": "main",
+                    "arms": ["*"],
+                    "budget": steps * 128 / 20 / running.parameters_of(tiny),
+                    "seeds": [1, 2],
                 }
-            ),
-            encoding="utf-8",
-        )
+            ],
+        }
+
+    def command(self, name, steps=STEPS, refused=None):
+        file = self.directory / "small.json"
+        file.write_text(json.dumps(self.study(steps, refused or {})), encoding="utf-8")
         output = self.directory / name
-        command = [
-            sys.executable,
-            ROOT / "scripts/reproduce.py",
-            "run_sweep",
-            file,
-            "--tokens",
-            self.real_tokens,
-            "--jobs",
-            2,
-            "--work",
-            output / "runs",
-            "--output",
-            output,
-            "--program",
-            PROGRAM[0],
-            *more,
-        ]
+        place = ["--tokens", self.real_tokens, "--work", output / "runs", "--jobs", 2]
+        command = [sys.executable, ROOT / "scripts/study.py", "run", file, *place]
+        command += ["--ledger", output / "runs.csv", "--program", PROGRAM[0]]
         return [str(word) for word in command]
 
-    def finish(self, name, *more):
+    def finish(self, name):
         done = subprocess.run(
-            self.command(name, *more), capture_output=True, text=True, timeout=300, check=False
+            self.command(name), capture_output=True, text=True, timeout=300, check=False
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.table(name)
@@ -760,7 +748,7 @@ class Killed(RealTokens):
     def steps(self, name):
         """Records that all cells have written so far."""
         runs = self.directory / name / "runs"
-        return sum(len(path.read_bytes().splitlines()) for path in runs.glob("*/metrics.jsonl"))
+        return sum(len(path.read_bytes().splitlines()) for path in runs.glob("*/*/metrics.jsonl"))
 
     def programs(self, name):
         """Processes that have the name of the directory among their arguments."""
@@ -797,31 +785,15 @@ class Killed(RealTokens):
             process.wait()
         self.assertEqual(self.finish("killed"), expected, f"seed {state}")
         self.assertGreaterEqual(kills, 1)
-        for log in (self.directory / "killed/runs").glob("*.log"):
+        for log in (self.directory / "killed/runs").rglob("*.log"):
             self.assertNotIn("another run is writing", log.read_text(encoding="utf-8"))
-        self.assertEqual(
-            (self.directory / "killed/small.csv").read_text(encoding="utf-8").split("\n")[0],
-            (self.directory / "whole/small.csv").read_text(encoding="utf-8").split("\n")[0],
-        )
-
-    def test_report_only_runs_nothing_and_shows_what_is_there(self):
-        done = subprocess.run(
-            self.command("empty", "--report-only"), capture_output=True, text=True, check=False
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("| M+Adam | not run | 0 |", done.stdout)
-        self.assertFalse((self.directory / "empty/runs").exists())
 
     def test_a_config_that_the_program_refuses_fails_fast_with_its_words(self):
-        with mock.patch.dict(self.SWEEP["set"], {"train.steps": 2, "checkpoint.every_steps": 1}):
-            self.SWEEP["axes"]["optimizer"][1]["set"] = {"model.hidden_size": 33}
-            self.addCleanup(self.SWEEP["axes"]["optimizer"][1].pop, "set")
-            done = subprocess.run(
-                self.command("refused"), capture_output=True, text=True, check=False
-            )
+        command = self.command("refused", steps=2, refused={"model.hidden_size": 33})
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("FAILED: mpretrain: error:", done.stderr)
-        self.assertIn("model.hidden_size", done.stdout)
+        self.assertIn("model.hidden_size", done.stderr)
         self.assertEqual(len(self.table("refused")), 2)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what scripts/mpretrain_tools/sweeps knows: cells, sweeps, the ledger, and the search for
+"""Tests of what scripts/mpretrain_tools/sweeps knows: cells, the ledger, and the search for
 hyperparameters.
 
 tests/scripts/experiments_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from experiments_support import ROOT, Directory, RealTokens, wait_for
+from experiments_support import Directory, RealTokens, wait_for
 from mpretrain_tools import repository
 from mpretrain_tools.sweeps import configuration
 from mpretrain_tools.sweeps import runner as running
@@ -25,7 +25,6 @@ from mpretrain_tools.sweeps.descent import Sweep as Swept
 from mpretrain_tools.sweeps.descent import Trace, ablations, candidates, descend, sensitive_keys
 from mpretrain_tools.sweeps.ledger import Ledger
 from mpretrain_tools.sweeps.runner import Place, parameters_of, steps_of
-from mpretrain_tools.sweeps.sweep import Sweep
 from tested_program import PROGRAM, main
 
 # --- what a cell is
@@ -161,156 +160,6 @@ class Fingerprint(Directory):
             self.base.fingerprint,
             self.directory / "none",
         )
-
-
-# --- sweeps
-
-
-class Sweeps(Directory):
-    GOOD = {
-        "base": "{scale}_bf16.json",
-        "set": {"train.steps": 5},
-        "axes": {
-            "optimizer.lr_additive": [1e-3, 2e-3],
-            "optimizer": [
-                {"label": "M+Adam"},
-                {
-                    "label": "AdamW",
-                    "base": "{scale}_bf16_adamw.json",
-                    "set": {"optimizer.lr_additive": 9},
-                },
-            ],
-        },
-    }
-
-    def sweep(self, content=None, **changes):
-        path = self.directory / "rates.json"
-        path.write_text(
-            "// a comment\n" + json.dumps({**self.GOOD, **changes} if content is None else content),
-            encoding="utf-8",
-        )
-        return Sweep(path, "nano")
-
-    def test_product_of_axes(self):
-        sweep = self.sweep()
-        combinations = sweep.combinations()
-        self.assertEqual(
-            [combination.labels for combination in combinations],
-            [("0.001", "M+Adam"), ("0.001", "AdamW"), ("0.002", "M+Adam"), ("0.002", "AdamW")],
-        )
-        cells = [combination.cell(3, budget=1) for combination in combinations]
-        self.assertEqual(
-            [cell.config for cell in cells], ["nano_bf16.json", "nano_bf16_adamw.json"] * 2
-        )
-        self.assertEqual(
-            [cell.value("optimizer.lr_additive") for cell in cells], [1e-3, 9, 2e-3, 9]
-        )
-        self.assertEqual([(steps_of(cell), cell.seed) for cell in cells], [(5, 3)] * 4)
-        self.assertEqual((sweep.name, sweep.seeds), ("rates", [1, 2, 3]))
-
-    def test_length(self):
-        self.assertEqual(
-            self.sweep(set={}).combinations()[0].cell(1, budget=2).value("train.chinchilla"), 2
-        )
-        self.assertEqual(
-            steps_of(self.sweep(set={"train.steps": 200}).combinations()[0].cell(1, 1, quick=0.02)),
-            4,
-        )
-        self.assertEqual(
-            self.sweep(set={"train.chinchilla": 2})
-            .combinations()[0]
-            .cell(1, 1, quick=0.02)
-            .value("train.chinchilla"),
-            0.04,
-        )
-
-    def test_baseline_differs_in_its_axes_alone(self):
-        sweep = self.sweep(baseline={"optimizer": "AdamW"})
-        self.assertEqual(
-            [sweep.labels_of_baseline(one) for one in sweep.combinations()],
-            [("0.001", "AdamW"), None, ("0.002", "AdamW"), None],
-        )
-        by_value = self.sweep(baseline={"optimizer.lr_additive": 2e-3})
-        self.assertEqual(
-            by_value.labels_of_baseline(by_value.combinations()[1]), ("0.002", "AdamW")
-        )
-        self.assertEqual(
-            [self.sweep().labels_of_baseline(one) for one in sweep.combinations()], [None] * 4
-        )
-
-    def test_no_axes_is_one_combination(self):
-        self.assertEqual(len(self.sweep(axes={}).combinations()), 1)
-
-    def test_errors_name_file_and_key_and_what_would_be_accepted(self):
-        file = "rates.json"
-        cases = [
-            ([file, "the file", "expected an object"], []),
-            ([file, "found key axis", "base, set, axes"], {"base": "pico_bf16.json", "axis": {}}),
-            ([file, "base: found nothing", "pico_bf16.json"], {"axes": {}}),
-            ([file, "base: found nano_bf17.json", "nano_bf16.json"], {"base": "nano_bf17.json"}),
-            (
-                [file, "set.optimizer.lr_aditive", "optimizer.lr_additive"],
-                {"base": "nano_bf16.json", "set": {"optimizer.lr_aditive": 1}},
-            ),
-            (
-                [file, "set.optimizer.eps: found [1]", "number"],
-                {"base": "nano_bf16.json", "set": {"optimizer.eps": [1]}},
-            ),
-            (
-                [file, "axes.rates: found key rates"],
-                {"base": "nano_bf16.json", "axes": {"rates": [1]}},
-            ),
-            ([file, "axes.seed: found 3", "list"], {"base": "nano_bf16.json", "axes": {"seed": 3}}),
-            (
-                [file, "axes.seed: found []", "list"],
-                {"base": "nano_bf16.json", "axes": {"seed": []}},
-            ),
-            (
-                [file, "axes.seed[1]: found 0.5", "not used yet"],
-                {"base": "nano_bf16.json", "axes": {"seed": [0.5, 0.5]}},
-            ),
-            (
-                [file, "axes.x[0].label: found nothing"],
-                {"base": "nano_bf16.json", "axes": {"x": [{"set": {}}]}},
-            ),
-            (
-                [file, "axes.x[1]: found 3", "object"],
-                {"base": "nano_bf16.json", "axes": {"x": [{"label": "a"}, 3]}},
-            ),
-            (
-                [file, "axes.x[0]: found key sets"],
-                {"base": "nano_bf16.json", "axes": {"x": [{"label": "a", "sets": {}}]}},
-            ),
-            (
-                [file, "baseline: found axis optimiser", "one of axes: seed"],
-                {
-                    "base": "nano_bf16.json",
-                    "axes": {"seed": [1, 2]},
-                    "baseline": {"optimiser": "AdamW"},
-                },
-            ),
-            (
-                [file, "baseline.seed: found 3", "a choice of that axis: 1, 2"],
-                {"base": "nano_bf16.json", "axes": {"seed": [1, 2]}, "baseline": {"seed": 3}},
-            ),
-            ([file, 'seeds: found [1, "2"]'], {"base": "nano_bf16.json", "seeds": [1, "2"]}),
-            ([file, "seeds: found []"], {"base": "nano_bf16.json", "seeds": []}),
-        ]
-        for parts, content in cases:
-            with self.subTest(parts=parts):
-                self.refuses(parts, self.sweep, content)
-        (self.directory / "broken.json").write_text('{\n"base": 3,,\n}', encoding="utf-8")
-        self.refuses(
-            [f"{self.directory / 'broken.json'}:2:"], Sweep, self.directory / "broken.json"
-        )
-        self.refuses(["none.json: No such file"], Sweep, self.directory / "none.json")
-
-    def test_shipped_sweeps(self):
-        shipped = sorted((ROOT / "scripts/reproduce/sweeps").glob("*.json"))
-        self.assertTrue(shipped)
-        for path in shipped:
-            for scale in ("pico", "60m"):
-                self.assertTrue(Sweep(path, scale).combinations(), path)
 
 
 # --- the ledger

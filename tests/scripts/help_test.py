@@ -109,7 +109,7 @@ class Scripts(unittest.TestCase):
     def test_there_are_scripts(self):
         names = {command[-1] if len(command) > 1 else command[0].name for command in scripts()}
         self.assertLessEqual(
-            {"quickstart.sh", "plot_curves.py", "slurm.sbatch", "all.sh", "run_sweep", "growth"},
+            {"quickstart.sh", "plot_curves.py", "slurm.sbatch", "all.sh", "main_table", "growth"},
             names,
         )
 
@@ -143,19 +143,6 @@ class Scripts(unittest.TestCase):
                 if "required" not in done.stderr:  # argparse names what is missing first
                     self.assertIn("--no-such-option", done.stderr)
                 self.check_did_nothing()
-
-    def test_a_sweep_says_what_its_file_holds_and_takes_no_tuned_values(self):
-        command = [ROOT / "scripts/reproduce.py", "run_sweep"]
-        self.assertIn('"axes": {', self.run_script(command, "--help").stdout)
-        values = self.directory / "tuned.json"
-        values.write_text("{}", encoding="utf-8")
-        done = self.run_script(command, "small.json", "--tuned", str(values))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(
-            f"reproduce.py run_sweep: error: --tuned {values}: a sweep states all its values"
-            " itself",
-            done.stderr,
-        )
 
     def test_nobody_reading_on_is_no_mistake(self):
         study = ROOT / "docs/results/study/study.json"

@@ -604,6 +604,8 @@ class Shown(WithStudy):
 
     def test_the_example_and_the_page(self):
         self.assertEqual(len(reader.read(ROOT / "examples/study/study.json").arms.by_name), 3)
+        rates = reader.read(ROOT / "scripts/reproduce/sweeps/learning_rate.json")
+        self.assertEqual((len(rates.arms.by_name), len(rates.comparisons)), (8, 4))
         page = (ROOT / "docs/research/studies.md").read_text(encoding="utf-8")
         block = re.search(r"```json\n(.*?)```", page, re.S)[1]
         self.path.write_text(block, encoding="utf-8")

@@ -25,6 +25,5 @@ NAMES = (
     "tune",
     "tuning_tables",
     "runtime_table",
-    "run_sweep",
     "seed_tables",
 )

@@ -108,7 +108,7 @@ class Artefact:
         found = parser(description)
         if add_arguments:
             add_arguments(found)
-        self.script = self.name = name
+        self.name = name
         self.page = None
         self.args = found.parse_args(arguments)
         if self.args.redraw:
@@ -305,7 +305,7 @@ class Artefact:
             for before, word in zip(["", *given], given)
             if word not in RUNNING_OPTIONS + RUNNING_FLAGS and before not in RUNNING_OPTIONS
         ]
-        return shlex.join(["scripts/reproduce.py", self.script, *words])
+        return shlex.join(["scripts/reproduce.py", self.name, *words])
 
     def version(self):
         """Of the program, and the commit that its scripts are of."""

@@ -18,7 +18,6 @@ from .. import repository
 from ..sweeps import configuration
 from ..sweeps.cell import LENGTHS
 from ..sweeps.configuration import BadConfig
-from ..sweeps.sweep import known_keys
 from .knobs import Knob
 
 CHOICE_KEYS = ("config", "pieces", "set", "knobs", "label", "style")
@@ -47,7 +46,7 @@ class Arms:
 
     def __init__(self, checker, directory, found):
         self.checker, self.directory = checker, directory
-        self.keys = known_keys()
+        self.keys = configuration.known_keys()
         self.scale = checker.of(found, "scale", "", checker.text, "")
         self.axes = self._axes(found.get("axes", {}))
         self.by_name, self._configs = {}, {}

@@ -6,6 +6,8 @@ import json
 import pathlib
 import re
 
+from .. import repository
+
 
 class BadConfig(Exception):
     """A configuration cannot be read."""
@@ -69,3 +71,16 @@ def get_key(config, dotted, default=None):
             return default
         config = config[key]
     return config
+
+
+def known_keys():
+    """All section.key that a configuration may have."""
+    return sorted(_keys_of(parse(repository.CONFIGS / "schema.json"), ""))
+
+
+def _keys_of(schema, prefix):
+    for name, inner in schema.get("properties", {}).items():
+        if "properties" in inner:
+            yield from _keys_of(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name
