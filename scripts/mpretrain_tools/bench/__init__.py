@@ -2,7 +2,7 @@
 says what is measured.
 
 report, growth              all figures of docs/benchmarks/cpu.md; how cost grows with every size
-compare_step, competitors   training steps of this program and of others, in turn
+competitors                 training steps of this program and of others, in turn
 programs                    training steps of several builds of this program, in turn
 pytorch_step, torch_gpu_step   such steps in PyTorch, on the CPU and on a GPU
 gpu_check, gpu_check_report   what scripts/gpu_check.sh measures, and the page of it
@@ -16,7 +16,6 @@ parts, goals, ratios, spread, page   what report.py consists of
 NAMES = (
     "report",
     "growth",
-    "compare_step",
     "programs",
     "pytorch_step",
     "torch_gpu_step",
