@@ -145,7 +145,7 @@ class MainTable(unittest.TestCase):
         self.enter("fp8_adamw", 3.0, math.inf)
         self.enter("fp8", 3.0)
         self.enter("fp32_adamw", 2.95, 3.05)
-        lines = main_table.comparisons(self.cells, main_table.losses_of(self.artefact, self.cells))
+        lines = main_table.comparisons(self.cells, self.losses(self.artefact))
         self.assertEqual(
             lines[0],
             "M+Adam is below AdamW in the mean in 2 of 2 regimes; a difference is shown"
@@ -160,15 +160,16 @@ class MainTable(unittest.TestCase):
         self.assertEqual(line_with(lines, "NVFP4/FP8", "M+Adam")[3], "not run")
         self.assertEqual(line_with(lines, "AdamW, FP32/TF32")[1:3], ["2", "-0.0500"])
 
+    def losses(self, artefact):
+        return artefact.losses(main_table.HEADER, self.cells, main_table.label)
+
     def table(self):
-        return main_table.table(
-            self.artefact, self.cells, main_table.losses_of(self.artefact, self.cells)
-        )
+        return main_table.table(self.artefact, self.cells, self.losses(self.artefact))
 
     def test_the_familys_average_has_a_column_only_if_reported(self):
         self.enter("bf16", 2.9)
         artefact = self.place.artefact(main_table)
-        without = main_table.table(artefact, self.cells, main_table.losses_of(artefact, self.cells))
+        without = main_table.table(artefact, self.cells, self.losses(artefact))
         self.assertEqual(len(entries(without[0])), 8)
         self.enter("bf16_adamw", 3.0, family=2.97)
         lines = self.table()
@@ -177,8 +178,7 @@ class MainTable(unittest.TestCase):
 
     def test_a_line_a_cell(self):
         self.enter("bf16", 2.9)
-        self.artefact.name_cells(["regime", "optimizer", "row"], main_table.labelled(self.cells))
-        self.artefact.write_cells()
+        self.losses(self.artefact)
         with open(self.artefact.path(".csv"), newline="", encoding="utf-8") as file:
             records = list(csv.DictReader(file))
         self.assertEqual(len(records), 2 * len(MAIN))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from .. import markdown
 from ..sweeps.plan import plan
 from . import compare, paper, style
-from .artefact import Artefact, perplexity, spread
+from .artefact import Artefact, by_seed, perplexity, spread
 from .rows import BY_KEY, SIZES, Row
 
 PAPER_SIZES = ("130m", "350m")  # the columns of paper.APOLLO_E
@@ -195,26 +195,11 @@ def main(arguments=None):
     lines = lines_of(artefact.args.extra)
     counted, wrong = bytes_table(artefact.args.program, lines)
     cells = {line: [artefact.cell(line.row, seed) for seed in artefact.seeds] for line in lines}
-    in_order = [cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed]
-    artefact.name_cells(
-        ["optimizer"], [((line.label,), cell) for line in lines for cell in cells[line]]
-    )
-    artefact.run(in_order)
-    losses = {line: compare.losses_by_seed(artefact, of_seeds) for line, of_seeds in cells.items()}
-    artefact.write_cells()
-    artefact.write_markdown(
-        "Apollo-E",
-        [
-            *counted,
-            "",
-            *perplexity_table(losses, artefact.scale),
-            "",
-            "![Perplexity by row](apollo_table.png)",
-        ],
-        in_order,
-    )
-    if figure := draw(losses, artefact.scale):
-        artefact.write_figure(figure)
+    in_order = by_seed(cells)
+    losses = artefact.losses(["optimizer"], cells, lambda line, _: (line.label,), in_order)
+    figure = "![Perplexity by row](apollo_table.png)"
+    text = [*counted, "", *perplexity_table(losses, artefact.scale), "", figure]
+    status = artefact.finish("Apollo-E", text, in_order, draw(losses, artefact.scale))
     for label in wrong:
         print(f"apollo_table: error: bytes of {label} differ from the paper's", file=sys.stderr)
-    return 1 if wrong or artefact.failed else 0
+    return 1 if wrong else status

@@ -27,6 +27,7 @@ from ..sweeps.ledger import Ledger
 from ..sweeps.progress import LiveTable
 from ..sweeps.runner import Place, Runner, machine
 from ..sweeps.stop import Stop
+from . import compare
 from .redraw import Page, fingerprints
 from .rows import BUDGETS, SCALES
 
@@ -158,6 +159,16 @@ class Artefact:
         if not self.args.report_only and not self.runner.run(cells):
             self.failed = True
 
+    def losses(self, header, cells, label, in_order=()):
+        """{key: {seed: loss}} of {key: [cell of each seed]}, which are run before, `in_order` where
+        that is not theirs, and written to the CSV, under what label(key, cell) calls them.
+        """
+        labelled = [(label(key, cell), cell) for key, found in cells.items() for cell in found]
+        self.name_cells(header, labelled)
+        self.run(in_order or [cell for _, cell in labelled])
+        self.write_cells()
+        return {key: compare.losses_by_seed(self, found) for key, found in cells.items()}
+
     def name_cells(self, header, labelled):
         """Says what the CSV calls the cells, [(values of header, cell), ...]: with --redraw, they
         are found by that.
@@ -247,6 +258,13 @@ class Artefact:
         self.path(".md").write_text("\n".join(text), encoding="utf-8")
         print("\n".join(lines))
         print(f"written: {self.path('.md')}")
+
+    def finish(self, title, lines, cells, figure=None):
+        """Writes page and figure. Returns the exit status."""
+        self.write_markdown(title, lines, cells)
+        if figure:
+            self.write_figure(figure)
+        return 1 if self.failed else 0
 
     def write_cells(self):
         """<name>.csv: a line for each of the named cells, finished or not. What is drawn again
@@ -377,6 +395,11 @@ def output_of(*command):
 
 
 # --- numbers
+
+
+def by_seed(cells):
+    """Of {key: [cell of each seed]}: all of the first seed before those of the next, each once."""
+    return list(dict.fromkeys(cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed))
 
 
 def spread(losses, digits=4):

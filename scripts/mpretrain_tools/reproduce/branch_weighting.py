@@ -112,37 +112,23 @@ OUTCOMES = {
 }
 
 
+def label(key, cell):
+    return *key, cell.value(ETA_A)
+
+
 def main(arguments=None):
     artefact = Artefact("branch_weighting", __doc__, arguments)
     cells = cells_of(artefact)
     refused = "" if artefact.args.report_only else refusal(artefact.args.program, artefact.scale)
     if refused:
         print(f"branch_weighting: error: {refused}", file=sys.stderr)
-    artefact.name_cells(
-        ["additive_scale", "factor", "eta_a"],
-        [
-            ((way, factor, cell.value(ETA_A)), cell)
-            for (way, factor), of_seeds in cells.items()
-            for cell in of_seeds
-        ],
-    )
-    artefact.run(
-        [
-            cell
-            for (way, _), of_seeds in cells.items()
-            for cell in of_seeds
-            if way == "off" or not refused
-        ]
-    )
-    losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
-    tuned = cells["off", 1][0].value(ETA_A)
-    artefact.write_cells()
-    lines = tables(losses, tuned) + (
-        [f"The program refused block scales: {refused}"] if refused else []
-    )
-    artefact.write_markdown(
-        "Block-scale branch weighting in NVFP4",
-        lines,
-        [cell for of_seeds in cells.values() for cell in of_seeds],
-    )
-    return 1 if refused or artefact.failed else 0
+    every = [cell for of_seeds in cells.values() for cell in of_seeds]
+    accepted = [cell for (way, _), found in cells.items() if way == "off" for cell in found]
+    header = ["additive_scale", "factor", "eta_a"]
+    losses = artefact.losses(header, cells, label, accepted if refused else every)
+    lines = tables(losses, cells["off", 1][0].value(ETA_A))
+    if refused:
+        lines.append(f"The program refused block scales: {refused}")
+    title = "Block-scale branch weighting in NVFP4"
+    status = artefact.finish(title, lines, every)
+    return 1 if refused else status

@@ -301,23 +301,19 @@ def draw_gap(axes, pair, losses, beside):
             )
 
 
+def label(key, _):
+    row, budget = key
+    return row.regime, row.optimizer, f"{budget:g}"
+
+
 def main(arguments=None):
     artefact = Artefact("chinchilla_figure", __doc__, arguments, add_arguments)
     cells = cells_of(artefact)
-    in_order = [cell for of_seeds in cells.values() for cell in of_seeds]
-    artefact.name_cells(
-        ["regime", "optimizer", "budget"],
-        [
-            ((row.regime, row.optimizer, f"{budget:g}"), cell)
-            for (row, budget), of_seeds in cells.items()
-            for cell in of_seeds
-        ],
-    )
-    artefact.run(in_order)
-    losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
-    artefact.write_cells()
+    losses = artefact.losses(["regime", "optimizer", "budget"], cells, label)
     lines = [FIGURE, "", *tables(losses), "", tuning(artefact.tuned, budgets_of(cells))]
-    artefact.write_markdown("Perplexity over the length of training", lines, in_order)
-    if figure := draw(losses, artefact.scale):
-        artefact.write_figure(figure)
-    return 1 if artefact.failed else 0
+    return artefact.finish(
+        "Perplexity over the length of training",
+        lines,
+        [cell for of_seeds in cells.values() for cell in of_seeds],
+        draw(losses, artefact.scale),
+    )

@@ -13,8 +13,8 @@ import statistics
 from dataclasses import dataclass
 
 from .. import markdown
-from . import compare, style
-from .artefact import Artefact, spread
+from . import style
+from .artefact import Artefact, by_seed, spread
 from .rows import BY_KEY, Row
 
 WITHIN = 0.05  # nats above a curve's best that count as as good
@@ -214,29 +214,20 @@ def draw(losses, scale):
     return figure
 
 
+def label(key, cell):
+    curve, index = key
+    return curve.label, index, cell.value(ETA_A), cell.value(ETA_M, "")
+
+
 def main(arguments=None):
     artefact = Artefact("lr_sensitivity", __doc__, arguments, add_arguments)
     cells = cells_of(artefact)
-    in_order = list(
-        dict.fromkeys(cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed)
-    )
-    artefact.name_cells(
-        ["curve", "index", "eta_a", "eta_m"],
-        [
-            ((curve.label, index, cell.value(ETA_A), cell.value(ETA_M, "")), cell)
-            for (curve, index), of_seeds in cells.items()
-            for cell in of_seeds
-        ],
-    )
-    artefact.run(in_order)
-    losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
+    in_order = by_seed(cells)
+    losses = artefact.losses(["curve", "index", "eta_a", "eta_m"], cells, label, in_order)
     tuned = {curve: {key: cells[curve, 0][0].value(key) for key in curve.keys} for curve in CURVES}
-    artefact.write_cells()
-    artefact.write_markdown(
+    return artefact.finish(
         "Sensitivity to learning rates",
         ["![Loss over learning rates](lr_sensitivity.png)", "", *tables(losses, tuned)],
         in_order,
+        draw(losses, artefact.scale),
     )
-    if figure := draw(losses, artefact.scale):
-        artefact.write_figure(figure)
-    return 1 if artefact.failed else 0

@@ -10,7 +10,7 @@ import math
 
 from .. import markdown
 from . import compare, style
-from .artefact import Artefact, perplexity, spread
+from .artefact import Artefact, by_seed, perplexity, spread
 from .rows import BY_KEY, EXTRA, MAIN, SIZES, paper_size
 
 
@@ -26,15 +26,6 @@ def cells_of(artefact):
     regimes = [row.regime for row in rows]
     in_order = sorted(rows, key=lambda row: regimes.index(row.regime))
     return {row: [artefact.cell(row, seed) for seed in artefact.seeds] for row in in_order}
-
-
-def labelled(cells):
-    """[((regime, optimizer, row), cell), ...], as the CSV has them."""
-    return [
-        ((row.regime, row.optimizer, row.key), cell)
-        for row, of_seeds in cells.items()
-        for cell in of_seeds
-    ]
 
 
 def baseline(row, of):
@@ -56,11 +47,6 @@ def paper_entries(row, rows, column):
         compare.percent(compare.paper_reduction(row.paper[column], other[column])) if other else ""
     )
     return [f"{row.paper[column]:.3f}", reduction]
-
-
-def losses_of(artefact, cells):
-    """{row: {seed: loss}}"""
-    return {row: compare.losses_by_seed(artefact, cells[row]) for row in cells}
 
 
 def table(artefact, cells, losses):
@@ -200,17 +186,18 @@ def draw(losses):
     return figure
 
 
+HEADER = ("regime", "optimizer", "row")
+
+
+def label(row, _):
+    return row.regime, row.optimizer, row.key
+
+
 def main(arguments=None):
     artefact = Artefact("main_table", __doc__, arguments, add_arguments)
     cells = cells_of(artefact)
-    by_seed = [cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed]
-    artefact.name_cells(["regime", "optimizer", "row"], labelled(cells))
-    artefact.run(by_seed)
-    artefact.write_cells()
-    losses = losses_of(artefact, cells)
+    in_order = by_seed(cells)
+    losses = artefact.losses(HEADER, cells, label, in_order)
     figure = "![Validation losses; small dots are single seeds](main_table.png)"
     lines = [*table(artefact, cells, losses), "", *comparisons(cells, losses), "", figure]
-    artefact.write_markdown("Main table", lines, by_seed)
-    if figure := draw(losses):
-        artefact.write_figure(figure)
-    return 1 if artefact.failed else 0
+    return artefact.finish("Main table", lines, in_order, draw(losses))
