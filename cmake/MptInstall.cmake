@@ -11,8 +11,8 @@ function(mpt_install_scripts)
     install(PROGRAMS scripts/${name} DESTINATION ${mpt_scripts_directory}/${directory})
   endforeach()
   set(tools scripts/mpretrain_tools)
-  install(FILES ${tools}/__init__.py ${tools}/command.py ${tools}/descriptors.py ${tools}/markdown.py
-          ${tools}/repository.py ${tools}/tools.py DESTINATION ${mpt_scripts_directory}/mpretrain_tools)
+  install(FILES ${tools}/__init__.py ${tools}/command.py ${tools}/descriptors.py ${tools}/files.py
+          ${tools}/markdown.py ${tools}/repository.py ${tools}/tools.py ${tools}/with_parent.py DESTINATION ${mpt_scripts_directory}/mpretrain_tools)
   install(DIRECTORY ${tools}/corpus ${tools}/plots ${tools}/runs
           DESTINATION ${mpt_scripts_directory}/mpretrain_tools FILES_MATCHING PATTERN "*.py" PATTERN front_page.py EXCLUDE PATTERN __pycache__ EXCLUDE)
 endfunction()

@@ -14,6 +14,8 @@ bench          what is measured on the CPU and a GPU, beside other programs
 tools          the smaller ones of these by their names
 documentation  generated reference pages, hooks of the site
 descriptors    standard descriptors that are closed
+with_parent    a program that ends with the process that started it
+files          files that are whole or not there
 
 The files of scripts/ start what is here. Nothing needs to be installed; `pip install -e .` makes
 the package importable everywhere. Only the standard library is needed, but for drawing (matplotlib)

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import typing
 
+from ..files import write_whole
 from ..repository import ROOT
 from ..runs.metrics import Run
 from . import child, machine, page
@@ -309,10 +310,7 @@ class Ledger:
         self.save()
 
     def save(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(".partial")
-        partial.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.path)
+        write_whole(self.path, json.dumps(self.content, indent=1) + "\n")
 
     def values(self, axis, point, metric):
         return [r[metric] for r in self.rounds(axis, point) if metric in r]

@@ -18,6 +18,7 @@ import tempfile
 import time
 import typing
 
+from ..files import write_whole
 from . import child, competitors, machine
 from .disturbance import is_disturbed, least_disturbed
 from .shapes import SHAPES, configuration, write_configuration, write_tokens
@@ -304,10 +305,7 @@ class Store:
         return record
 
     def write(self, name, record):
-        self.directory.mkdir(parents=True, exist_ok=True)
-        partial = self.path(name).with_suffix(".partial")
-        partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.path(name))
+        write_whole(self.path(name), json.dumps(record, indent=1) + "\n")
 
     def all(self):
         return {part.name: record for part in PARTS if (record := self.read(part.name))}

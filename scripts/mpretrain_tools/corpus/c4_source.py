@@ -14,6 +14,8 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
+from ..files import sync_directory, write_whole
+
 FOLDERS = ("", "en/")  # inside the source, in the order tried
 CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 30  # without a byte
@@ -35,25 +37,6 @@ class Stopped(Exception):
 
 DISK_FULL = 3
 UNREACHABLE = 4
-
-
-def write_whole(path, text):
-    """The file appears under its name with all of its content, also if the machine stops."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path):
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class DirectorySource:

@@ -10,7 +10,6 @@ are there.
 import argparse
 import array
 import concurrent.futures
-import ctypes
 import fcntl
 import gzip
 import hashlib
@@ -30,16 +29,9 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass
 
-from .c4_source import (
-    DISK_FULL,
-    DirectorySource,
-    HttpSource,
-    SourceError,
-    Stopped,
-    is_disk_full,
-    sync_directory,
-    write_whole,
-)
+from .. import with_parent
+from ..files import sync_directory, write_whole
+from .c4_source import DISK_FULL, DirectorySource, HttpSource, SourceError, Stopped, is_disk_full
 
 TRAIN_FILES = 1024
 VALIDATION_FILES = 8
@@ -75,31 +67,9 @@ class Item:
 # --- processes that end with this one ----------------------------------------------------------
 
 
-def die_with_parent(parent):
-    """SIGKILL when the parent ends, however it ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
-
-
-def helper(*arguments):
-    """The command of this script as a helper of itself."""
-    return [
-        sys.executable,
-        "-B",
-        "-m",
-        __spec__.name,
-        arguments[0],
-        str(os.getpid()),
-        *arguments[1:],
-    ]
-
-
-def helper_main(verb, parent, *arguments):
-    die_with_parent(int(parent))
-    if verb == "--child":
-        os.execvp(arguments[0], arguments)
-    print(json.dumps(token_counts(arguments[0], int(arguments[1]))))
+def helper(*command):
+    """A command that ends when this process does."""
+    return [sys.executable, "-I", "-S", with_parent.__file__, str(os.getpid()), *command]
 
 
 class Children:
@@ -312,7 +282,6 @@ class Preparation:
     def tokenize_command(self, path, output, threads):
         options = self.options
         command = helper(
-            "--child",
             options.program,
             "tokenize",
             "--input",
@@ -524,7 +493,8 @@ class Preparation:
         directory = self.work / item.stem
         shard = directory / "train_000000.bin"
         vocab_size = manifest["tokenizer"]["vocab_size"]
-        code, out, lines = self.children.run(helper("--count", str(shard), str(vocab_size)))
+        count = [sys.executable, "-B", "-m", __spec__.name, "--count", str(shard), str(vocab_size)]
+        code, out, lines = self.children.run(helper(*count))
         if code != 0:
             raise SourceError(last_line(lines, f"{shard}: its tokens cannot be counted"))
         files = {
@@ -788,8 +758,8 @@ def prepare():
 
 
 def main():
-    if sys.argv[1:2] in (["--child"], ["--count"]):
-        helper_main(*sys.argv[1:])
+    if sys.argv[1:2] == ["--count"]:
+        print(json.dumps(token_counts(sys.argv[2], int(sys.argv[3]))))
     else:
         prepare()
 

@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from .. import repository
-from ..corpus.c4_source import write_whole
+from ..files import write_whole
 from ..sweeps import configuration
 from ..sweeps.descent import descend
 from .artefact import Artefact
@@ -139,7 +139,6 @@ class Tuning:
         return self.grids["length"]["train.chinchilla"] * self.budget
 
     def write(self, task, trace):
-        self.directory.mkdir(parents=True, exist_ok=True)
         text = json.dumps(
             {
                 "row": task.row,

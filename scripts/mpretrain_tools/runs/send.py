@@ -19,12 +19,12 @@ import hashlib
 import importlib
 import json
 import math
-import os
 import pathlib
 import re
 import secrets
 import time
 
+from ..files import write_whole
 from .metrics import BadRun, Run
 
 # The time of a step differs where the step is the same.
@@ -272,12 +272,7 @@ class Sent:
             "digest": self.digest,
             "sending": self.sending,
         }
-        new = self.path.with_suffix(".tmp")
-        with open(new, "w", encoding="utf-8") as file:
-            file.write(json.dumps(state) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, self.path)
+        write_whole(self.path, json.dumps(state) + "\n")
 
 
 class Sender:

@@ -5,7 +5,6 @@ configuration   a config with all it includes, as one JSON object
 cell            one training run that a table needs, and what identifies it
 ledger          results of finished cells, in a CSV that outlives their directories
 launch, slurm   how a cell's program is started: locally, under mpirun or torchrun, as a Slurm array
-with_parent     a program that ends with the process that started it
 stop            ending in good order when asked to
 runner          runs what is not finished, several at a time
 progress        what is running and how long it will take: a live table, or lines of a log

@@ -16,18 +16,17 @@ A launcher has
 """
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 
-from .. import repository
+from .. import repository, with_parent
 from .machine import machine
 from .slurm import Slurm, executable
 
 SCRIPTS = repository.ROOT / "scripts/launch"
-WITH_PARENT = str(pathlib.Path(__file__).with_name("with_parent.py"))
+WITH_PARENT = with_parent.__file__
 MACHINE = (  # begins the line of a log that says where the run was; array_cell.sh writes it, too
     "sweep: machine "
 )
