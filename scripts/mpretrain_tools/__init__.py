@@ -8,6 +8,7 @@ corpus         English text out of packages, token shards of C4
 sweeps         training runs as cells of a table: run once, to the end, wherever they are started
 study          studies of optimizers and formats: tuned, run, tested, all from one file
 reproduce      the paper's tables and figures, one module each
+machines       assumed figures of machines, for models of a step
 rank_model     memory, traffic and time of many ranks
 torch_llama    LLaMA in PyTorch, the oracle of tests and what speed is compared with
 bench          what is measured on the CPU and a GPU, beside other programs

@@ -5,7 +5,7 @@ size and regime, beside the goals. Needs no GPU.
   scripts/bench.py gpu_model --check     fails if the page is another
 
 Bytes and FLOPs are those that `mpretrain plan --json` counts, rates those of
-mpretrain_tools/bench/step_model.py: whoever changes either writes the page anew.
+mpretrain_tools/machines.json: whoever changes either writes the page anew.
 """
 
 import argparse

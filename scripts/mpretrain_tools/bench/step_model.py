@@ -9,6 +9,7 @@ import math
 import types
 import typing
 
+from .. import machines
 from ..sweeps.plan import plan
 
 SIZES = ("60m", "130m", "350m", "1b")
@@ -19,7 +20,6 @@ OVERRIDES = ("device.type=cpu", f"batch.micro_batch_rows={ROWS}", "train.activat
 FP8_OVERRIDES = ("device.fp8_weight_codes=one_layer",)
 CROSS_ENTROPY = "loss/cross entropy"
 WIDE = 1024  # terms from which results of dW are large enough for the faster rate
-GUESS = "a guess, no source"
 
 
 class Assumption(typing.NamedTuple):
@@ -29,75 +29,16 @@ class Assumption(typing.NamedTuple):
     why: str
 
 
-ASSUMED = {
-    "bf16_peak": Assumption(
-        "BF16 GEMM 8192 x 8192 x 8192, what shares refer to",
-        "TFLOP/s",
-        688.0,
-        "measured on an H200",
-    ),
-    "bf16_gemm": Assumption(
-        "BF16 GEMMs y and dx, by terms of a sum",
-        "TFLOP/s",
-        {512: 520, 768: 590, 1024: 640, 1376: 650, 2048: 700, 2736: 690, 5472: 720},
-        GUESS,
-    ),
-    "fp8_gemm": Assumption(
-        "FP8 GEMMs y, fast sums, by terms of a sum",
-        "TFLOP/s",
-        {512: 720, 768: 850, 1024: 950, 1376: 1000, 2048: 1200, 2736: 1150, 5472: 1300},
-        GUESS,
-    ),
-    "fp8_split": Assumption(
-        "FP8 GEMMs dx, whose sums are promoted, over those with fast sums", "", 0.8, GUESS
-    ),
-    "bf16_dw": Assumption(
-        "BF16 GEMMs dW, by width of the model", "TFLOP/s", {768: 620, 1024: 700}, GUESS
-    ),
-    "fp8_dw": Assumption(
-        "FP8 GEMMs dW, by width of the model", "TFLOP/s", {768: 850, 1024: 1100}, GUESS
-    ),
-    "head": Assumption(
-        "BF16 GEMMs of the head, by width of the model", "TFLOP/s", {768: 600, 1024: 700}, GUESS
-    ),
-    "attention_forward": Assumption(
-        "cuDNN attention, head size 64, forward", "TFLOP/s", 380.0, GUESS
-    ),
-    "attention_backward": Assumption("the same, deterministic backward", "TFLOP/s", 200.0, GUESS),
-    "passes": Assumption(
-        "elementwise passes, casts, sums of gradients",
-        "TB/s",
-        3.7,
-        "77 % of the 4.8 of NVIDIA's data sheet",
-    ),
-    "cross_entropy": Assumption(
-        "cross entropy", "TB/s", 3.0, "a guess: a row is held in shared memory"
-    ),
-    "update": Assumption(
-        "gradient norm and update",
-        "TB/s",
-        2.5,
-        "a guess: bound by divisions and registers, from reading machine code",
-    ),
-    "recast": Assumption("casts of weights to FP8", "TB/s", 3.5, "a guess: as passes, in pieces"),
-    "kernels": Assumption(
-        "kernels of an operation", "", 1.8, "counted in the source: reductions, conversions"
-    ),
-    "other_kernels": Assumption(
-        "kernels beside those of layers", "", 80.0, "counted in the source"
-    ),
-    "scale_kernels": Assumption(
-        "kernels of a linear tensor's scales in NVFP4, a step", "", 6.0, "counted in the source"
-    ),
-    "gap": Assumption("between two kernels of a graph", "us", 1.2, GUESS),
-    "host": Assumption("the host, once a step", "ms", 2.0, GUESS),
-    "memory": Assumption(
-        "memory for a model, which sets its micro-batches",
-        "GB",
-        0.9 * 149.6,
-        "nine tenths of what an H200 has free, measured",
-    ),
-}
+def assumed():
+    """{name: Assumption}; JSON has no numbers for keys."""
+    for name, of in machines.figures("H200").items():
+        value = of["value"]
+        if isinstance(value, dict):
+            value = {int(terms): rate for terms, rate in value.items()}
+        yield name, Assumption(**{**of, "value": value})
+
+
+ASSUMED = dict(assumed())
 
 
 # Milliseconds of a step as on an H200, docs/benchmarks/gpu.md.

@@ -3,7 +3,7 @@
 
     scripts/tools.py scaling_model --model 350m --regime nvfp4 --ranks 1,8,64
 
-Times are predictions: they rest on the assumed figures of a `Machine` (step.py), of which none was
+Times are predictions: they rest on the assumed figures of machines.json, of which none was
 measured.
 """
 

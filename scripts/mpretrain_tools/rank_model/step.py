@@ -6,6 +6,7 @@ import dataclasses
 import math
 import typing
 
+from .. import machines
 from .case import COMPUTE, SIZE
 
 
@@ -43,27 +44,13 @@ class Machine:
     beside: bool = True  # collectives run beside computing rather than in its place
 
 
-# Peak figures of NVIDIA's data sheets for H100 SXM (dense), HGX H100 with NVLink 4 (18 links of 25
-# GB/s) and one 400 Gbit/s adapter a GPU, four fifths of memory and links; latencies and shares of
-# LL, LL128 and Simple from NCCL's own tuning tables. `achieved`, `kernel` and `copy_launch` are
-# guesses: nothing of this program has been measured on several GPUs.
-H100 = Machine(
-    "8 x H100 SXM a node",
-    {"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12},
-    achieved=0.4,
-    memory=80e9,
-    memory_bandwidth=3.35e12 * 0.8,
-    kernel=2.5e-6,
-    copy_launch=2.5e-6,
-    node=8,
-    intra=450e9 * 0.8,
-    inter=50e9 * 0.8,
-    protocols=(
-        Protocol(0.6e-6, 2.7e-6, 0.5, 35e9),
-        Protocol(1.9e-6, 4.0e-6, 0.92),
-        Protocol(3.4e-6, 14e-6, 1.0),
-    ),
-)
+def machine_named(name):
+    """As machines.json has it."""
+    found = machines.figures(name)
+    return Machine(**{**found, "protocols": tuple(Protocol(*of) for of in found["protocols"])})
+
+
+H100 = machine_named("H100")
 
 
 def ring(machine, ranks, bytes_of_all):
