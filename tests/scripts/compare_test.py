@@ -198,19 +198,18 @@ class SeedTables(unittest.TestCase):
             "c": {1: 1.0, 2: 1.25},
             "d": {2: 1.0, 1: 1.0},
         }
-        self.assertEqual(seed_tables.sums(seed_tables.less("", "a", "b"), losses), [1.0, 1.5])
-        of_gaps = seed_tables.Contrast("", (("a", 1), ("b", -1), ("c", -1), ("d", 1)))
-        self.assertEqual(seed_tables.sums(of_gaps, losses), [1.0, 1.25])
+        self.assertEqual(seed_tables.sums("", {"a": 1, "b": -1}, losses), [1.0, 1.5])
+        of_gaps = {"a": 1, "b": -1, "c": -1, "d": 1}
+        self.assertEqual(seed_tables.sums("", of_gaps, losses), [1.0, 1.25])
         with self.assertRaisesRegex(BadConfig, "gap: found no row z; expected one of a, b, c, d"):
-            seed_tables.sums(seed_tables.less("gap", "a", "z"), losses)
+            seed_tables.sums("gap", {"a": 1, "z": -1}, losses)
 
     def test_another_files_seeds_are_added(self):
         for name, losses in (("one", "1,2.0\nr,o,a,2,2.1"), ("other", "3,2.4")):
             text = f"{self.HEAD}r,o,a,{losses}\nr,o,b,1,2.5\nr,o,b,2,2.5\nr,o,b,3,2.5\n"
             (self.path / f"{name}.csv").write_text(text, encoding="utf-8")
-        page = seed_tables.Page(
-            "one", "One", {"A heading": (seed_tables.less("a less b", "a", "b", ("other",)),)}
-        )
+        family = seed_tables.Family("A heading", {"a less b": {"a": 1, "b": -1}}, ["other"])
+        page = seed_tables.Page("one", "One", [family])
         lines = seed_tables.tests(page, self.path)
         self.assertEqual(line_with(lines, "a less b")[1:3], ["3", "-0.3333"])
 

@@ -13,9 +13,10 @@ and, where a comparison says so, main_table.csv; trains nothing.
 import argparse
 import csv
 import pathlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from .. import markdown
+from .. import markdown, repository
+from ..sweeps import configuration
 from ..sweeps.configuration import BadConfig
 from . import compare
 from .artefact import spread
@@ -23,94 +24,30 @@ from .artefact import spread
 COLUMNS = ("regime", "optimizer", "row", "seed", "val_loss")
 
 
+PAGES = repository.ROOT / "scripts/reproduce/seed_tables.json"
+
+
 @dataclass(frozen=True)
-class Contrast:
-    """A weighted sum of rows, seed by seed, such as row less other; of several files, the seeds of
-    all.
-    """
+class Family:
+    """A heading and the tests under it: one table."""
 
-    label: str
-    weights: tuple  # ((row, factor), ...)
-    also: tuple = ()  # other files that have the rows, too
-
-
-def less(label, row, other, also=()):
-    return Contrast(label, ((row, 1), (other, -1)), also)
+    heading: str
+    contrasts: dict  # {label: {row: factor}}: a sum, seed by seed, such as row less other
+    also: list = field(default_factory=list)  # other files that have the rows, too
 
 
 @dataclass(frozen=True)
 class Page:
-    """Headings and the contrasts under them: one heading is one table, and one family of tests."""
-
     name: str
     title: str
-    contrasts: dict  # {heading: (Contrast, ...)}
+    families: list
     grid: str = ""  # a row of the CSV that is a table by beta1 and rate of its own
 
 
-LIVE_SCALES = (
-    "What scales that are derived anew at every step cost, and how much of the difference above"
-    " goes with them"
-)
-EARLIER = Page(
-    "earlier_untuned",
-    "An earlier main table, untuned, pico",
-    {
-        "M+Adam against AdamW of the same regime": (
-            less("BF16/BF16", "bf16", "bf16_adamw"),
-            less("BF16/FP8", "bf16_fp8", "bf16_fp8_adamw"),
-            less("FP8/FP8, pow2 scales", "fp8", "fp8_adamw"),
-            less("FP8/FP8, fp16 scales", "fp8_fp16", "fp8_adamw_fp16"),
-            less("NVFP4/FP8, sticky scales", "nvfp4", "nvfp4_adamw"),
-            less("NVFP4/FP8, live scales", "nvfp4_live", "nvfp4_adamw_live"),
-        ),
-        LIVE_SCALES: (
-            less("FP8: AdamW, fp16 less pow2", "fp8_adamw_fp16", "fp8_adamw"),
-            less("FP8: M+Adam, fp16 less pow2", "fp8_fp16", "fp8"),
-            less("NVFP4: AdamW, live less sticky", "nvfp4_adamw_live", "nvfp4_adamw"),
-            less("NVFP4: M+Adam, live less sticky", "nvfp4_live", "nvfp4"),
-            Contrast(
-                "FP8: M+Adam's difference to AdamW, fp16 less pow2",
-                (("fp8_fp16", 1), ("fp8_adamw_fp16", -1), ("fp8", -1), ("fp8_adamw", 1)),
-            ),
-            Contrast(
-                "NVFP4: M+Adam's difference to AdamW, live less sticky",
-                (("nvfp4_live", 1), ("nvfp4_adamw_live", -1), ("nvfp4", -1), ("nvfp4_adamw", 1)),
-            ),
-        ),
-        "Other comparisons in BF16/BF16": (
-            less("AdamW + Kahan less AdamW", "bf16_adamw_kahan", "bf16_adamw"),
-            less("AdamW + SR less AdamW", "bf16_adamw_sr", "bf16_adamw"),
-            less("M+Adam less AdamW in FP32", "bf16", "fp32_adamw"),
-            less("M+Adam less AdamW + SR", "bf16", "bf16_adamw_sr"),
-            less("M+Adam + SR less AdamW + SR", "bf16_sr", "bf16_adamw_sr"),
-            less("M+Adam + Kahan less AdamW + Kahan", "bf16_kahan", "bf16_adamw_kahan"),
-        ),
-    },
-)
-
-PILOT = Page(
-    "pilot_controls",
-    "A pilot of controls, pico",
-    {
-        "Does M+Adam gain on fresh seeds?": (
-            less("BF16/BF16: M+Adam less AdamW", "bf16", "bf16_adamw"),
-            less("BF16/BF16: M+Adam less AdamW, β1 0.8", "bf16", "bf16_adamw_beta1"),
-            less("NVFP4/FP8: M+Adam less AdamW", "nvfp4", "nvfp4_adamw"),
-        ),
-        "Does the gain need a multiplication?": (
-            less("BF16/BF16: additive twin less M+Adam", "bf16_twin", "bf16"),
-            less("BF16/BF16: additive twin less AdamW", "bf16_twin", "bf16_adamw"),
-            less("NVFP4/FP8: additive twin less M+Adam", "nvfp4_twin", "nvfp4"),
-            less("NVFP4/FP8: additive twin less AdamW", "nvfp4_twin", "nvfp4_adamw"),
-        ),
-        "M+Adam less AdamW, the three seeds of the main table added": (
-            less("BF16/BF16", "bf16", "bf16_adamw", ("main_table",)),
-            less("NVFP4/FP8", "nvfp4", "nvfp4_adamw", ("main_table",)),
-        ),
-    },
-    grid="grid",
-)
+def pages():
+    for name, of in configuration.parse(PAGES).items():
+        families = [Family(**family) for family in of["tests"]]
+        yield Page(name, of["title"], families, of.get("grid", ""))
 
 
 def read(path):
@@ -138,18 +75,16 @@ def losses_of(records):
     return found
 
 
-def sums(contrast, losses):
+def sums(label, weights, losses):
     """Of the seeds that all rows have."""
-    missing = [row for row, _ in contrast.weights if row not in losses]
+    missing = [row for row in weights if row not in losses]
     if missing:
         raise BadConfig(
-            f"{contrast.label}: found no row {', '.join(missing)}; expected one of"
-            f" {', '.join(losses)}"
+            f"{label}: found no row {', '.join(missing)}; expected one of {', '.join(losses)}"
         )
-    seeds = set.intersection(*(set(losses[row]) for row, _ in contrast.weights))
+    seeds = set.intersection(*(set(losses[row]) for row in weights))
     return [
-        sum(factor * losses[row][seed] for row, factor in contrast.weights)
-        for seed in sorted(seeds)
+        sum(factor * losses[row][seed] for row, factor in weights.items()) for seed in sorted(seeds)
     ]
 
 
@@ -194,21 +129,17 @@ def grid_table(records, grid):
 
 def tests(page, directory):
     """Markdown lines: every heading with its table."""
-    files = {
-        name: losses_of(read(directory / f"{name}.csv"))
-        for name in {
-            page.name,
-            *(name for family in page.contrasts.values() for one in family for name in one.also),
-        }
-    }
     lines = []
-    for heading, family in page.contrasts.items():
-        values = {
-            one: [value for name in (page.name, *one.also) for value in sums(one, files[name])]
-            for one in family
+    for family in page.families:
+        files = [losses_of(read(directory / f"{name}.csv")) for name in (page.name, *family.also)]
+        differences = {
+            (label,): compare.paired(
+                [value for losses in files for value in sums(label, weights, losses)]
+            )
+            for label, weights in family.contrasts.items()
         }
-        differences = {(one.label,): compare.paired(found) for one, found in values.items()}
-        lines += [f"**{heading}**", "", *compare.tested_table([""], differences), ""]
+        table = compare.tested_table([""], differences)
+        lines += [f"**{family.heading}**", "", *table, ""]
     return [*lines, compare.HOW]
 
 
@@ -242,6 +173,6 @@ def main(arguments=None):
         help="directory of the CSVs and pages; default: docs/results/pico",
     )
     directory = parser.parse_args(arguments).output
-    for page in (EARLIER, PILOT):
+    for page in pages():
         write(page, directory)
     return 0
