@@ -5,6 +5,7 @@ and shown.
 tests/scripts/bench_report_test.py [CLASS[.TEST] ...]
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -30,6 +31,7 @@ from mpretrain_tools.bench import (
     machine,
     page,
     parts,
+    programs,
     ratios,
     report,
     spread,
@@ -706,6 +708,28 @@ class Growth(Place):
         self.assertAlmostEqual(
             growth.slope(*zip(*growth.expected_points(axis, "seconds", axis.points))), 1.0
         )
+
+
+class Programs(unittest.TestCase):
+    def rounds(self, measure):
+        args = argparse.Namespace(
+            program=[("a", "x"), ("b", "xxx")], config=["c", "d"], rounds=2, attempts=1, steps=9
+        )
+        with unittest.mock.patch.object(programs, "tokens_per_second", measure):
+            return list(programs.measured_rounds(args))
+
+    def test_every_program_is_measured_and_compared_with_the_first(self):
+        rounds = self.rounds(lambda path, *_: {"tokens/s": 1e3 * len(path)})
+        rows = list(programs.table_rows("d", ["a", "b"], rounds))
+        self.assertEqual([row[:2] for row in rows], [("d", "a"), ("d", "b")])
+        self.assertEqual(rows[1][2:4], ("3,000 (3,000–3,000)", "3.000 (3.000-3.000)"))
+
+    def test_what_fails_ends_all(self):
+        def failing(path, *_):
+            raise child.Failed(f"{path} has failed")
+
+        with self.assertRaisesRegex(child.Failed, "x has failed"):
+            self.rounds(failing)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import tempfile
 from .. import markdown
 from ..runs.metrics import Run
 from . import child, machine
-from .disturbance import is_disturbed, least_disturbed
+from .competitors import Competitor, run_round
+from .disturbance import is_disturbed
 from .shapes import write_tokens
 from .spread import median_and_range, range_text
 
@@ -50,29 +51,40 @@ def run_command(program, config, directory, steps):
 
 
 def tokens_per_second(program, config, steps):
-    """The median of the steps of one run."""
+    """Counters of one run: the median of its steps."""
     with tempfile.TemporaryDirectory() as directory:
         write_tokens(pathlib.Path(directory, "tokens.bin"), 1 << 20, VOCABULARY)
         child.run(run_command(program, config, directory, steps))
         run = Run(pathlib.Path(directory, "runs/run"))
-    return statistics.median(run.series("tokens_per_second")[1][SKIPPED:])
+    return {"tokens/s": statistics.median(run.series("tokens_per_second")[1][SKIPPED:])}
 
 
-def measured_round(args, config):
-    """{label: (tokens/s, cores that others used meanwhile)}"""
-    return {
-        label: least_disturbed(lambda: tokens_per_second(path, config, args.steps), args.attempts)
+def measured_rounds(args):
+    """{configuration/label: benchmark} of each round, which goes through all configurations."""
+    found = [
+        Competitor(
+            label, label, lambda config, path=path: tokens_per_second(path, config, args.steps)
+        )
         for label, path in args.program
-    }
+    ]
+    for _ in range(args.rounds):
+        benchmarks = run_round(found, args.config, args.attempts, lambda text: None)
+        for benchmark in benchmarks:
+            if "failed" in benchmark["counters"]:
+                raise child.Failed(benchmark["counters"]["failed"])
+        yield {benchmark["name"]: benchmark for benchmark in benchmarks}
 
 
-def table_rows(config, rounds):
+def table_rows(config, labels, rounds):
     """A row a program: the first is what the others are compared with."""
-    labels = list(rounds[0])
+    speeds = [
+        {label: each[f"{config}/{label}"]["counters"]["tokens/s"] for label in labels}
+        for each in rounds
+    ]
     for label in labels:
-        values = [each[label][0] for each in rounds]
-        ratios = [each[label][0] / each[labels[0]][0] for each in rounds]
-        disturbed = sum(is_disturbed(each[label][1]) for each in rounds)
+        values = [each[label] for each in speeds]
+        ratios = [each[label] / each[labels[0]] for each in speeds]
+        disturbed = sum(is_disturbed(each[f"{config}/{label}"]["others"]) for each in rounds)
         middle, low, high = median_and_range(values)
         raw = " ".join(f"{value:.0f}" for value in values)
         speed = f"{middle:,.0f} ({low:,.0f}–{high:,.0f})"
@@ -91,6 +103,7 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--attempts", type=int, default=1)
     args = parser.parse_args()
+    args.config = args.config or ["nano_bf16", "nano_fp8"]
     if args.steps <= SKIPPED or args.rounds < 1:
         parser.error(f"--steps: more than {SKIPPED}; --rounds: at least 1")
     now = machine.moment()
@@ -98,11 +111,10 @@ def main():
     for label, path in args.program:
         said = child.run([path, "--version"]).output.splitlines()
         print(f"* {label}: {'; '.join(' '.join(line.split()) for line in said[:3])}")
-    rows = []
     try:
-        for config in args.config or ("nano_bf16", "nano_fp8"):
-            rounds = [measured_round(args, config) for _ in range(args.rounds)]
-            rows += table_rows(config, rounds)
+        rounds = list(measured_rounds(args))
     except child.Failed as problem:
         sys.exit(f"bench.py programs: error: {problem}")
+    labels = [label for label, _ in args.program]
+    rows = [row for config in args.config for row in table_rows(config, labels, rounds)]
     print("\n".join(["", *markdown.table(HEAD, rows)]))
