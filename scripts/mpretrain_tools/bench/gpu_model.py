@@ -13,7 +13,7 @@ import dataclasses
 
 from .. import repository
 from ..markdown import table
-from ..sweeps.plan import newest_program
+from ..sweeps import options
 from .gpu_check_report import FP8_GOALS, RATE_GOALS
 from .step_model import (
     ASSUMED,
@@ -241,11 +241,7 @@ def main():
     parser.add_argument(
         "--check", action="store_true", help="write nothing; status 1 if it differs"
     )
-    parser.add_argument(
-        "--program",
-        default=newest_program(),
-        help="mpretrain executable, for the counts; default: the newest of build/*/mpretrain",
-    )
+    options.add_program(parser)
     args = parser.parse_args()
     text = Page(args.program).text()
     if args.check:

@@ -11,8 +11,8 @@ import re
 
 from .. import markdown
 from ..repository import CONFIGS, ROOT
+from ..sweeps import options
 from ..sweeps.configuration import BadConfig
-from ..sweeps.plan import newest_program
 from .help_text import help_of
 
 MISTAKES = (BadConfig, OSError)
@@ -191,11 +191,7 @@ def with_configuration(page, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--verify", action="store_true", help="only compare the pages")
-    parser.add_argument(
-        "--program",
-        default=newest_program(),
-        help="mpretrain, whose --help is read; default: the newest of build/*/mpretrain",
-    )
+    options.add_program(parser)
     args = parser.parse_args()
     status = 0
     for name, fill in (

@@ -11,8 +11,8 @@ import argparse
 import json
 import sys
 
+from ..sweeps import options
 from ..sweeps.configuration import BadConfig
-from ..sweeps.plan import newest_program
 from . import COMPUTE, H100, LARGE, OPTIMIZERS, SMALL, Case, efficiency, model, simulate
 
 MISTAKES = (BadConfig,)
@@ -65,11 +65,7 @@ def arguments():
     add("--bucket-mib", default=32, type=int)
     add("--json", action="store_true")
     add("--backend", default="cuda", choices=["cpu", "cuda"])
-    add(
-        "--program",
-        default=newest_program(),
-        help="mpretrain executable; default: the newest of build/*/mpretrain",
-    )
+    options.add_program(parser)
     return parser.parse_args()
 
 

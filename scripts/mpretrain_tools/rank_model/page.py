@@ -14,8 +14,8 @@ from .. import markdown
 from .. import rank_model as m
 from ..markdown import table
 from ..repository import ROOT
+from ..sweeps import options
 from ..sweeps.configuration import BadConfig
-from ..sweeps.plan import newest_program
 
 MISTAKES = (BadConfig,)
 
@@ -542,11 +542,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--verify", action="store_true", help="only check the tables")
     parser.add_argument("--no-figures", action="store_true")
-    parser.add_argument(
-        "--program",
-        default=newest_program(),
-        help="mpretrain executable, for the counts; default: the newest of build/*/mpretrain",
-    )
+    options.add_program(parser)
     args = parser.parse_args()
     cases = Cases(args.program)
     old = PAGE.read_text(encoding="utf-8")
