@@ -6,7 +6,7 @@ set(mpt_scripts_directory ${CMAKE_INSTALL_DATADIR}/mpretrain/scripts)
 # measure it or reproduce the paper need the repository.
 function(mpt_install_scripts)
   foreach(name common.sh fetch_corpus.sh prepare_c4.sh compare_runs.py plot_curves.py send_run.py tools.py
-          launch/local.sh launch/mpirun.sh launch/torchrun.sh launch/slurm.sbatch)
+          launch/mpirun.sh launch/torchrun.sh launch/slurm.sbatch)
     get_filename_component(directory ${name} DIRECTORY)
     install(PROGRAMS scripts/${name} DESTINATION ${mpt_scripts_directory}/${directory})
   endforeach()

@@ -64,7 +64,8 @@ use_package() {  # SCRIPTS NAME: a line of commands for the run NAME
     "mpretrain generate --checkpoint runs/$2/checkpoints/step_00000020 --prompt The --max-tokens 8 &&" \
     "mpretrain export --checkpoint runs/$2/checkpoints/step_00000020 --output exported_$2 &&" \
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 $1/launch/mpirun.sh 2 --config nano_bf16.json --set train.steps=4 --set name=ranks_$2 &&" \
-    "$1/launch/local.sh --help && $1/plot_curves.py --help"
+    "mpretrain launch --ranks 2 -- --config nano_bf16.json --set train.steps=4 --set name=launched_$2 &&" \
+    "$1/plot_curves.py --help"
 }
 package_commands() {
   local scripts=/usr/share/mpretrain/scripts

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "cli/console.h"
@@ -73,13 +75,33 @@ void check_train_arguments(std::vector<std::string> arguments) {
   load_run_config(command.config, command.overrides);
 }
 
-void launch(int64_t ranks, const std::vector<std::string>& arguments) {
-  check_train_arguments(arguments);
-  const LaunchEnd end =
-      launch_locally({.ranks = ranks,
-                      .program = std::filesystem::read_symlink("/proc/self/exe").string(),
-                      .arguments = arguments},
-                     kStoppedStatus);
+// "gpu07:29500"
+void set_master(LocalLaunch& launch, const std::string& text) {
+  constexpr int kMostPort = 65535;
+  const size_t colon = std::min(text.rfind(':'), text.size());
+  const char *port = text.data() + std::min(colon + 1, text.size()),
+             *end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(port, end, launch.master_port);
+  if (colon == 0 || fault != std::errc() || rest != end || launch.master_port < 1 ||
+      launch.master_port > kMostPort)
+    throw CLI::ValidationError(
+        "--master", fmt::format("'{}' is not a machine and a port, as in gpu07:29500", text));
+  launch.master_address = text.substr(0, colon);
+}
+
+void check_nodes(const LocalLaunch& launch) {
+  if (launch.node >= launch.nodes)
+    throw CLI::ValidationError("--node", fmt::format("{} of {} machines: they count from 0 to {}",
+                                                     launch.node, launch.nodes, launch.nodes - 1));
+  if (launch.nodes > 1 && launch.master_address.empty())
+    throw CLI::ValidationError("--master", "is required with several --nodes");
+}
+
+void launch(LocalLaunch& launch) {
+  check_nodes(launch);
+  check_train_arguments(launch.arguments);
+  launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const LaunchEnd end = launch_locally(launch, kStoppedStatus);
   if (!end.failure.empty()) spdlog::error("launch: {}", end.failure);
   if (end.exit_code != 0) throw CLI::RuntimeError(end.exit_code);
 }
@@ -87,18 +109,28 @@ void launch(int64_t ranks, const std::vector<std::string>& arguments) {
 void add_launch(CLI::App& program) {
   CLI::App* verb = program.add_subcommand(
       "launch", "Train with several ranks on this machine: launch --ranks N -- --config FILE ...");
-  const auto ranks = std::make_shared<int64_t>(1);
-  const auto arguments = std::make_shared<std::vector<std::string>>();
-  add_count(*verb, "--ranks", *ranks, {.least = 1, .most = 4096},
-            "processes to start, each on its own GPU or with its share of the cores")
+  const auto command = std::make_shared<LocalLaunch>();
+  command->run_id = "mpretrain";
+  add_count(*verb, "--ranks", command->ranks, {.least = 1, .most = 4096},
+            "processes to start here, each on its own GPU or with its share of the cores")
       ->required();
-  verb->add_option("ARGUMENTS", *arguments, "after --: the options of train, for every rank")
+  add_count(*verb, "--nodes", command->nodes, {.least = 1, .most = 4096},
+            "machines, each of which runs this command");
+  add_count(*verb, "--node", command->node, {.most = 4095}, "which of them this one is");
+  verb->add_option_function<std::string>(
+          "--master", [command](const std::string& text) { set_master(*command, text); },
+          "with several machines: the first, and a free port there, where the ranks meet")
+      ->type_name("HOST:PORT");
+  add_text(*verb, "--run-id", command->run_id,
+           "with several machines: keeps runs apart that meet at one port");
+  verb->add_option("ARGUMENTS", command->arguments,
+                   "after --: the options of train, for every rank")
       ->required();
   verb->footer(
       "Signals are passed on to the ranks. If one fails, the others are ended, and the exit status "
       "is that rank's, or 128 plus the\nsignal that ended it; 75 if the run was stopped and saved. "
-      "On several machines, start ranks with torchrun, srun or mpirun.");
-  verb->callback([ranks, arguments] { launch(*ranks, *arguments); });
+      "torchrun, srun and mpirun start ranks as well.");
+  verb->callback([command] { launch(*command); });
 }
 
 void add_plan(CLI::App& program) {

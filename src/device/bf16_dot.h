@@ -10,9 +10,9 @@
 
 namespace mpt {
 
-// See docs/numerics.md "Dot products of BF16 numbers" for the sums. fma: as FP32 numbers. avx512_bf16
-// and amx_bf16: pairs of BF16 numbers, by the corresponding processor instruction. auto: the
-// fastest of them where the run begins (fastest_bf16_dot()).
+// See docs/numerics.md "Dot products of BF16 numbers" for the sums. fma: as FP32 numbers.
+// avx512_bf16 and amx_bf16: pairs of BF16 numbers, by the corresponding processor instruction.
+// auto: the fastest of them where the run begins (fastest_bf16_dot()).
 enum class Bf16Dot : uint8_t { kFma, kAuto, kAvx512Bf16, kAmxBf16 };
 template <>
 struct EnumNames<Bf16Dot> {

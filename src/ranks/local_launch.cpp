@@ -6,10 +6,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <map>
 #include <optional>
+#include <string_view>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,6 +73,12 @@ std::optional<int> wait_for_signal(std::optional<Clock::time_point> deadline) {
   }
 }
 
+// That this process may use.
+int64_t cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 struct Rank {
   int64_t rank;
   pid_t process;
@@ -98,13 +108,15 @@ class Ranks {
   [[nodiscard]] int64_t running() const { return std::ranges::count(ranks_, true, &Rank::running); }
 
   void start() {
-    const int port = free_port();
-    const std::string id = fmt::format("{}.{}", ::getpid(), ::time(nullptr));
-    for (int64_t rank = 0; rank < launch_.ranks; ++rank) start(rank, port, id);
+    const int port = launch_.master_port != 0 ? launch_.master_port : free_port();
+    const std::string id = launch_.nodes > 1 ? "of " + launch_.run_id
+                                             : fmt::format("{}.{}", ::getpid(), ::time(nullptr));
+    for (int64_t local = 0; local < launch_.ranks; ++local) start(local, port, id);
   }
 
-  void start(int64_t rank, int port, const std::string& id) {
-    std::vector<std::string> texts = environment_of(rank, port, id), words = launch_.arguments;
+  void start(int64_t local, int port, const std::string& id) {
+    const int64_t rank = launch_.node * launch_.ranks + local;
+    std::vector<std::string> texts = environment_of(local, port, id), words = launch_.arguments;
     words.insert(words.begin(), launch_.program);
     const std::vector<char*> environment = pointers(texts), arguments = pointers(words);
     const pid_t launcher = ::getpid(), group = ranks_.empty() ? 0 : ranks_.front().process;
@@ -130,28 +142,27 @@ class Ranks {
     ::_exit(127);
   }
 
-  [[nodiscard]] std::vector<std::string> environment_of(int64_t rank, int port,
+  [[nodiscard]] std::vector<std::string> environment_of(int64_t local, int port,
                                                         const std::string& id) const {
-    const std::array<std::pair<const char*, std::string>, 8> ours{{
-        {"RANK", std::to_string(rank)},
-        {"WORLD_SIZE", std::to_string(launch_.ranks)},
-        {"LOCAL_RANK", std::to_string(rank)},
-        {"LOCAL_WORLD_SIZE", std::to_string(launch_.ranks)},
-        {"MASTER_ADDR", "127.0.0.1"},
-        {"MASTER_PORT", ""},
-        {"MPT_MASTER_PORT", std::to_string(port)},
-        {"MPT_LAUNCH_ID", id},
-    }};
-    std::vector<std::string> all;
+    std::map<std::string, std::string> all;
     for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string text = *entry;
-      const auto named = [&](const auto& one) {
-        return text.substr(0, text.find('=')) == one.first;
-      };
-      if (std::ranges::none_of(ours, named)) all.push_back(text);
+      const std::string_view text = *entry;
+      const size_t name = text.find('=');
+      if (name != text.npos) all.emplace(text.substr(0, name), text.substr(name + 1));
     }
-    for (const auto& [name, value] : ours) all.push_back(fmt::format("{}={}", name, value));
-    return all;
+    all.try_emplace("OMP_NUM_THREADS",
+                    std::to_string(std::max<int64_t>(1, cores() / launch_.ranks)));
+    all.erase("MASTER_PORT");
+    all["RANK"] = std::to_string(launch_.node * launch_.ranks + local);
+    all["WORLD_SIZE"] = std::to_string(launch_.nodes * launch_.ranks);
+    all["LOCAL_RANK"] = std::to_string(local);
+    all["LOCAL_WORLD_SIZE"] = std::to_string(launch_.ranks);
+    all["MASTER_ADDR"] = launch_.nodes > 1 ? launch_.master_address : "127.0.0.1";
+    all["MPT_MASTER_PORT"] = std::to_string(port);
+    all["MPT_LAUNCH_ID"] = id;
+    std::vector<std::string> entries;
+    for (const auto& [name, value] : all) entries.push_back(fmt::format("{}={}", name, value));
+    return entries;
   }
   static std::vector<char*> pointers(std::vector<std::string>& texts) {
     std::vector<char*> all;
@@ -188,8 +199,8 @@ class Ranks {
                                 ? fmt::format("was ended by signal {} ({})", WTERMSIG(status),
                                               ::strsignal(WTERMSIG(status)))
                                 : fmt::format("ended with exit code {}", code);
-    end_ = {code, fmt::format("rank {} of {} (process {}) {}", rank.rank, launch_.ranks,
-                              rank.process, how)};
+    end_ = {code, fmt::format("rank {} of {} (process {}) {}", rank.rank,
+                              launch_.nodes * launch_.ranks, rank.process, how)};
     deadline_ = Clock::now() + launch_.to_notice;
   }
 

@@ -1,6 +1,8 @@
-// Starts a program as several ranks on this machine, and waits for all of them.
+// Starts a program as several ranks on this machine, and waits for all of them. On several machines,
+// each runs it, and the ranks meet at the first.
 //
-// Each is given its rank by the variables that launch_environment() reads. Signals to the launcher
+// Each rank is given its number by the variables that launch_environment() reads, and its share of
+// the cores by OMP_NUM_THREADS unless that is set. Signals to the launcher
 // are passed on to the ranks. If one fails, the others are ended. If the launcher is killed, the
 // ranks receive SIGTERM.
 #pragma once
@@ -13,8 +15,12 @@
 namespace mpt {
 
 struct LocalLaunch {
-  int64_t ranks = 1;
-  std::string program{};  // path of the executable
+  int64_t ranks = 1;             // on this machine, and on each of the others
+  int64_t nodes = 1, node = 0;   // machines, and which of them this is
+  std::string master_address{};  // with several machines: the first
+  int master_port = 0;           // where rank 0 listens; 0, with one machine: a free port
+  std::string run_id{};          // with several machines: the same on all, another for each run
+  std::string program{};         // path of the executable
   std::vector<std::string> arguments{};
   // After a rank has failed: time for the others to notice it, then after SIGTERM before SIGKILL.
   std::chrono::milliseconds to_notice = std::chrono::seconds(5);

@@ -1,5 +1,5 @@
-// GEMMs by instructions for pairs of BF16 numbers: the bits defined by docs/numerics.md "Products
-// of BF16 numbers", for every layout, type and size class. If the processor has no AMX, its
+// GEMMs by instructions for pairs of BF16 numbers: the bits defined by docs/numerics.md "Dot
+// products of BF16 numbers", for every layout, type and size class. If the processor has no AMX, its
 // instructions are emulated.
 #if defined(__x86_64__)
 

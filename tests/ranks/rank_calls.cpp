@@ -8,6 +8,7 @@
 //                                                          calls
 //   rank_calls mpi|gloo abort RANK                         fails while another thread is in a call
 //   rank_calls launch N ...                                starts N ranks of this program itself
+//   rank_calls run N NODES NODE PROGRAM ...                starts N ranks of PROGRAM
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -108,19 +109,30 @@ void run_until_failure(Maker make, const std::string& how, int64_t culprit) {
 }
 
 int launch(const std::vector<std::string>& words) {
-  const LaunchEnd end =
-      launch_locally({.ranks = std::atoll(words.at(1).c_str()),
-                      .program = std::filesystem::read_symlink("/proc/self/exe").string(),
-                      .arguments = {words.begin() + 2, words.end()},
-                      .to_notice = std::chrono::seconds(3),
-                      .to_end = std::chrono::seconds(3)},
-                     75);
+  const auto number = [&](size_t word) { return std::atoll(words.at(word).c_str()); };
+  LocalLaunch launch{
+      .ranks = number(1), .to_notice = std::chrono::seconds(1), .to_end = std::chrono::seconds(1)};
+  if (words.at(0) == "launch") {
+    launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
+    launch.arguments = {words.begin() + 2, words.end()};
+  } else {
+    launch.nodes = number(2);
+    launch.node = number(3);
+    launch.program = words.at(4);
+    launch.arguments = {words.begin() + 5, words.end()};
+  }
+  if (launch.nodes > 1) {
+    launch.master_address = "first.machine";
+    launch.master_port = 29500;
+    launch.run_id = "seven";
+  }
+  const LaunchEnd end = launch_locally(launch, 75);
   fmt::print(stderr, "{}\n", end.failure);
   return end.exit_code;
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.at(0) == "launch") return launch(words);
+  if (words.at(0) == "launch" || words.at(0) == "run") return launch(words);
   const Maker make = words.at(0) == "mpi" ? &over_mpi : &over_gloo;
   const std::string& verb = words.at(1);
   const int64_t number = std::atoll(words.at(2).c_str());

@@ -76,27 +76,11 @@ class ClosedDescriptors(unittest.TestCase):
                 self.assertNotIn("Traceback", said)
 
     def test_a_shell_script_ends_well(self):
-        for script in ("quickstart.sh", "reproduce/all.sh", "launch/local.sh"):
+        for script in ("quickstart.sh", "reproduce/all.sh", "launch/torchrun.sh"):
             for closed in CLOSED:
                 with self.subTest(script=script, closed=closed):
                     status, said = started(closed, ROOT / "scripts" / script, "--help")
                     self.assertEqual(status, 0, said)
-
-    def test_the_ranks_of_local_hold_them_too(self):
-        program = self.directory / "program"
-        program.write_text(
-            f"#!{sys.executable}\nimport os, pathlib\n"
-            "held = [os.readlink(f'/proc/self/fd/{number}') for number in range(3)]\n"
-            f"pathlib.Path('{self.directory}/rank').write_text(' '.join(held))\n",
-            encoding="utf-8",
-        )
-        program.chmod(0o755)
-        local = ROOT / "scripts/launch/local.sh"
-        os.environ["MPRETRAIN"] = str(program)
-        self.addCleanup(os.environ.pop, "MPRETRAIN")
-        self.assertEqual(started("<&- >&- 2>&-", local, "1")[0], 0)
-        held = (self.directory / "rank").read_text(encoding="utf-8").split()
-        self.assertEqual(held, ["/dev/null"] * 3)
 
 
 if __name__ == "__main__":

@@ -242,18 +242,19 @@ class Kubernetes(unittest.TestCase):
             [[known["kStoppedStatus"]], [known["kUsage"], known["kBug"]]],
         )
 
-    def test_variables_are_read_by_the_launcher(self):
-        launcher = text_of("scripts/launch/local.sh")
-        names = re.findall(r"- name: ([A-Z_]+)", self.job)
-        self.assertIn("MASTER_ADDR", names)
-        for name in names:
-            self.assertIn(f"{name}", re.findall(r"\$\{?(\w+)", launcher))
+    def test_variables_are_set_and_used(self):
+        names = set(re.findall(r"- name: ([A-Z_]+)", self.job)) - {"OMP_NUM_THREADS"}
+        self.assertEqual(names, set(re.findall(r"\$\((\w+)\)", self.job)))
+        self.assertIn("NODE_RANK", names)
 
     def test_options_keys_and_configurations_are_known(self):
         sources = text_of("src/cli/train_verbs.cpp")
         arguments = re.findall(r"- (--[\w-]+)=(\S+)", self.job)
         keys = set(config_keys(json.loads(text_of("configs/schema.json"))))
-        self.assertEqual({option for option, _ in arguments}, {"--config", "--set", "--resume"})
+        of_launch = {"--ranks", "--nodes", "--node", "--master", "--run-id"}
+        self.assertEqual(
+            {option for option, _ in arguments}, {"--config", "--set", "--resume"} | of_launch
+        )
         for option, value in arguments:
             self.assertIn(f'"{option}"', sources)
             if option == "--config":

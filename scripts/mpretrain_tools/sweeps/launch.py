@@ -106,7 +106,7 @@ def launcher_of(text, program, threads=1, wait=True):
     if kind == "mpirun":
         return Processes(program, [str(SCRIPTS / "mpirun.sh"), ranks], threads, 1)
     if kind == "torchrun":
-        return Processes(program, [str(SCRIPTS / "torchrun.sh")], threads, 1, GPUS=ranks)
+        return Processes(program, [str(SCRIPTS / "torchrun.sh")], threads, 1, RANKS=ranks)
     return Slurm(program, ranks, wait)
 
 
