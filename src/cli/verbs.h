@@ -20,8 +20,8 @@ void add_checkpoint_verbs(CLI::App& program);  // checkpoint list, verify, prune
 void add_average(CLI::App& checkpoint);        // checkpoint average
 void add_toy_verb(CLI::App& program);          // toy
 
-// Describes the error in a command line. Reports an unknown option before a missing one, of which it
-// may be a misspelling.
+// Describes the error in a command line. Reports an unknown option before a missing one, of which
+// it may be a misspelling.
 std::string complaint(const CLI::App& program, const CLI::ParseError& wrong);
 
 }  // namespace mpt

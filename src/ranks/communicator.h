@@ -86,8 +86,8 @@ class Communicator {
   // ranks before throwing a ReportedError (if it was an Error; else it is rethrown). Memory that
   // collectives still use must outlive this call.
   void or_abort(const std::function<void()>& work);
-  // failures: one text per rank, equal on all ranks. Throws the first that is not empty: as an Error
-  // on its own rank, on others as a RelayedError.
+  // failures: one text per rank, equal on all ranks. Throws the first that is not empty: as an
+  // Error on its own rank, on others as a RelayedError.
   void throw_first(const std::vector<std::string>& failures) const;
 
  private:

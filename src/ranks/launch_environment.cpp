@@ -186,8 +186,8 @@ void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
   found.master_port = kFirstDerivedPort + int((job * 16 + step) % kDerivedPorts);
 }
 
-// Where ranks meet that mpirun started, if this program has no MPI to connect them. Launchers name
-// the job: PMIX_NAMESPACE (Open MPI), PMI_JOBID or HYDI_CONTROL_FD's (MPICH) have no other use here.
+// Where ranks meet that mpirun started, if this program has no MPI to connect them. The port
+// follows from the name of the job.
 void set_mpi_meeting(const Variables& variables, LaunchEnvironment& found) {
   const bool on_one_machine = found.local_size == found.size;
   found.master_address = variables.text("MASTER_ADDR").value_or(on_one_machine ? "127.0.0.1" : "");

@@ -9,10 +9,11 @@
 //   Slurm      SLURM_PROCID and others, in a step started by srun; the shell of sbatch or salloc is
 //              a single process
 //
-// The launcher closest to the process wins: MPT_LAUNCH_ID before all others. Within a Slurm step that is MPI or torchrun, whose
-// variables are set only if they started something. If both MPI's and torchrun's variables are set:
-// with TORCHELASTIC_RUN_ID torchrun wins (mpirun started one torchrun per machine); without it they
-// must agree (a wrapper set RANK and WORLD_SIZE for programs without MPI), and MPI wins.
+// The launcher closest to the process wins: MPT_LAUNCH_ID before all others. Within a Slurm step
+// that is MPI or torchrun, whose variables are set only if they started something. If both MPI's
+// and torchrun's variables are set: with TORCHELASTIC_RUN_ID torchrun wins (mpirun started one
+// torchrun per machine); without it they must agree (a wrapper set RANK and WORLD_SIZE for programs
+// without MPI), and MPI wins.
 #pragma once
 
 #include <array>
@@ -38,10 +39,10 @@ struct LaunchEnvironment {
   int64_t local_rank = 0, local_size = 1;  // among the ranks on this machine
   Launcher launcher = Launcher::kNone;
   // Where rank 0 listens if MPI does not connect the ranks. The port is MPT_MASTER_PORT, else
-  // MASTER_PORT + 1, because torchrun itself listens on MASTER_PORT. Under Slurm without either, the
-  // port is derived from the job and step numbers and the address is the first machine of the step.
-  // Under mpirun it is derived from the job's name and the address is this machine if all ranks are
-  // on it; empty if they are not and MASTER_ADDR is unset.
+  // MASTER_PORT + 1, because torchrun itself listens on MASTER_PORT. Under Slurm without either,
+  // the port is derived from the job and step numbers and the address is the first machine of the
+  // step. Under mpirun it is derived from the job's name and the address is this machine if all
+  // ranks are on it; empty if they are not and MASTER_ADDR is unset.
   std::string master_address{};
   int master_port = 0;
   std::string run_id{};  // equal on all ranks of a run, different after a restart; may be empty

@@ -1,5 +1,5 @@
-// Starts a program as several ranks on this machine, and waits for all of them. On several machines,
-// each runs it, and the ranks meet at the first.
+// Starts a program as several ranks on this machine, and waits for all of them. On several
+// machines, each runs it, and the ranks meet at the first.
 //
 // Each rank is given its number by the variables that launch_environment() reads, and its share of
 // the cores by OMP_NUM_THREADS unless that is set. Signals to the launcher

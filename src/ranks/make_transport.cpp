@@ -105,7 +105,7 @@ std::unique_ptr<Transport> over_nccl(const LaunchEnvironment& environment,
 
 RendezvousOptions rendezvous_options(const LaunchEnvironment& environment,
                                      std::chrono::milliseconds timeout) {
-  if (environment.master_address.empty())
+  if (environment.size > 1 && environment.master_address.empty())
     throw error(
         "{}: nothing says where the ranks meet: set MASTER_ADDR to the machine of rank 0 and "
         "MPT_MASTER_PORT to a free port there",

@@ -264,11 +264,11 @@ class Kubernetes(unittest.TestCase):
 
     def test_machines_are_counted_once(self):
         counts = re.findall(r"(?:completions|parallelism): (\d+)", self.job)
-        counts += re.findall(r'- name: NNODES\n +value: "(\d+)"', self.job)
+        counts += re.findall(r"--nodes=(\d+)", self.job)
         self.assertEqual(len(counts), 3)
         self.assertEqual(len(set(counts)), 1, counts)
-        ranks = re.findall(r'local\.sh, "(\d+)"\]|nvidia\.com/gpu: (\d+)', self.job)
-        self.assertEqual(len({one or other for one, other in ranks}), 1, ranks)
+        ranks = re.findall(r"(?:--ranks=|nvidia\.com/gpu: )(\d+)", self.job)
+        self.assertEqual((len(ranks), len(set(ranks))), (2, 1), ranks)
 
 
 # --- linters --------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@
 //   const ProgramResult result = run_launched(2, {"--config", path});
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +67,24 @@ inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args,
 inline ProgramResult run_launched(int ranks, std::vector<std::string> args,
                                   RunOptions options = {}) {
   args.insert(args.begin(), {"launch", "--ranks", std::to_string(ranks), "--"});
+  for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);
+  return run_program(std::move(args), options);
+}
+
+// PyTorch's, which MPT_TORCHRUN names; empty without.
+inline std::string torchrun() {
+  const char* path = std::getenv("MPT_TORCHRUN");
+  return path == nullptr ? "" : path;
+}
+#define MPT_SKIP_WITHOUT_TORCHRUN() \
+  if (torchrun().empty()) GTEST_SKIP() << "MPT_TORCHRUN names no torchrun of PyTorch"
+
+inline ProgramResult run_under_torchrun(int ranks, std::vector<std::string> args,
+                                        RunOptions options = {}) {
+  args.insert(args.begin(), {"--standalone", "--nproc-per-node", std::to_string(ranks),
+                             "--max-restarts=3", "--no-python", options.program});
+  options.program = torchrun();
+  options.timeout_s = std::max(options.timeout_s, 200.0);  // it imports PyTorch
   for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);
   return run_program(std::move(args), options);
 }

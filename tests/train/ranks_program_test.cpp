@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint_store.h"
+#include "config/run_paths.h"
 #include "support/find_processes.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
@@ -62,7 +64,7 @@ class RanksBits : public RanksProgram {
  protected:
   using Start = ProgramResult (*)(int, std::vector<std::string>, RunOptions);
   void expect_the_bits_of_threads(Start start) const {
-    for (const int ranks : {2, 3}) {
+    for (const int ranks : {1, 2, 3}) {
       const auto overrides = [&](const std::string& name) {
         return std::vector<std::string>{fmt::format("name={}{}", name, ranks),
                                         "train.steps=6",
@@ -90,6 +92,43 @@ TEST_F(RanksBits, OverMpiAreThoseOfThreads) {
 TEST_F(RanksBits, OverGlooAreThoseOfThreads) {
   MPT_SKIP_WITHOUT_GLOO();
   expect_the_bits_of_threads(&run_launched);
+}
+
+TEST_F(RanksBits, UnderTorchrunAreThoseOfThreads) {
+  MPT_SKIP_WITHOUT_GLOO();
+  MPT_SKIP_WITHOUT_TORCHRUN();
+  expect_the_bits_of_threads(&run_under_torchrun);
+}
+
+// torchrun starts all ranks again when one is killed, and they resume to the same end.
+TEST_F(RanksBits, AreThoseOfAnUninterruptedRunAfterTorchrunStartsAgain) {
+  MPT_SKIP_WITHOUT_GLOO();
+  MPT_SKIP_WITHOUT_TORCHRUN();
+  const std::vector<std::string> overrides{"train.steps=3000", "checkpoint.every_steps=50",
+                                           "device.threads=1"};
+  auto running =
+      std::async(std::launch::async, [&] { return run_under_torchrun(2, arguments(overrides)); });
+  // Kills a rank when the run has reached a third, and two thirds.
+  const RunConfig run = tiny_config(directory_.path(), "run", overrides);
+  for (const int64_t step : {1000, 2000}) {
+    const auto is_there = [&] {
+      const CheckpointStore store(posix_file_system(), checkpoint_directory(run), {});
+      return !store.list().empty() && store.list().back().step >= step;
+    };
+    while (!is_there())
+      ASSERT_EQ(running.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+    const std::vector<pid_t> ranks = processes_that_say(directory_ / "config.json", "mpretrain");
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(ranks[size_t(step / 1000 - 1)], SIGKILL);
+  }
+  const ProgramResult result = running.get();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(says(result, "continuing from")) << result.err;
+  std::vector<std::string> whole = overrides;
+  whole.push_back("name=whole");
+  train_on(2, tiny_config(directory_.path(), "whole", whole));
+  EXPECT_TRUE(state_at(run, 3000) ==
+              state_at(tiny_config(directory_.path(), "whole", whole), 3000));
 }
 
 // mpirun's variables without its library: the ranks meet by the name of its job.
