@@ -69,6 +69,8 @@ void check_train_arguments(std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // the order CLI11 expects
   try {
     train.parse(std::move(arguments));
+  } catch (const CLI::Success&) {  // --help
+    throw;
   } catch (const CLI::ParseError& wrong) {
     throw CLI::ParseError(complaint(train, wrong), wrong.get_exit_code());
   }

@@ -43,15 +43,20 @@ Communicator Communicator::connect(const LaunchEnvironment& environment,
   std::unique_ptr<CommStream> comm_stream = device.make_comm_stream();
   std::unique_ptr<Transport> transport = make_transport(
       environment, {.kind = kind, .timeout = timeout, .stream = comm_stream->stream()});
-  return {std::move(transport), std::move(comm_stream), device};
+  return {std::move(transport), std::move(comm_stream), device,
+          environment.local_size == environment.size};
 }
 
 Communicator::Communicator(std::unique_ptr<Transport> transport)
     : comm_stream_(std::make_unique<DoneAtOnce>()), transport_(std::move(transport)) {}
 
 Communicator::Communicator(std::unique_ptr<Transport> transport,
-                           std::unique_ptr<CommStream> comm_stream, Device& device)
-    : comm_stream_(std::move(comm_stream)), transport_(std::move(transport)), device_(&device) {
+                           std::unique_ptr<CommStream> comm_stream, Device& device,
+                           bool one_machine)
+    : comm_stream_(std::move(comm_stream)),
+      transport_(std::move(transport)),
+      one_machine_(one_machine),
+      device_(&device) {
   device.guard_waits(
       [this](const std::function<void()>& wait) { transport_->wait_for_device(wait); });
 }
@@ -137,7 +142,7 @@ void Communicator::or_abort(const std::function<void()>& work) {
   try {
     work();
   } catch (const RelayedError& failure) {
-    if (transport_->abort_ends_all()) spdlog::error("{}", failure.what());
+    if (transport_->abort_ends_all() || !one_machine_) spdlog::error("{}", failure.what());
     spdlog::debug("rank {} of {}: {}", rank(), size(), failure.what());
     transport_->abort(failure.what());
     throw ReportedError(failure.what());

@@ -47,8 +47,9 @@ class Communicator {
   // `comm_stream` must belong to `device`, which must outlive this object and whose host waits are
   // guarded from now on (Transport::wait_for_device). The transport must be used only through this
   // object.
+  // one_machine: all ranks report to one log, so an error that one rank reports is left to it.
   Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream,
-               Device& device);
+               Device& device, bool one_machine = true);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -96,6 +97,7 @@ class Communicator {
 
   std::unique_ptr<CommStream> comm_stream_;
   std::unique_ptr<Transport> transport_;
+  bool one_machine_ = true;
   Device* device_ = nullptr;  // its waits are guarded; null for a single process and for a plan
 };
 

@@ -13,7 +13,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
+#include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +27,8 @@ namespace mpt {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr auto kSecondSignalTime = std::chrono::seconds(1);
 
 // Passed on to the ranks. They are in a process group of their own, so that each gets a signal
 // from the terminal once.
@@ -107,6 +111,13 @@ class Ranks {
  private:
   [[nodiscard]] int64_t running() const { return std::ranges::count(ranks_, true, &Rank::running); }
 
+  [[nodiscard]] std::vector<int64_t> running_ranks() const {
+    std::vector<int64_t> all;
+    for (const Rank& rank : ranks_)
+      if (rank.running) all.push_back(rank.rank);
+    return all;
+  }
+
   void start() {
     const int port = launch_.master_port != 0 ? launch_.master_port : free_port();
     const std::string id = launch_.nodes > 1 ? "of " + launch_.run_id
@@ -176,10 +187,15 @@ class Ranks {
       if (rank.running) ::kill(rank.process, signal);
   }
 
-  // SIGTSTP stops the ranks and then this process, as if it were one.
-  void pass_on(int signal) const {
+  // SIGTSTP stops the ranks and then this process, as if it were one. Ranks end at their second
+  // SIGINT or SIGTERM; one that hangs is killed.
+  void pass_on(int signal) {
     signal_all(signal == SIGTSTP ? SIGSTOP : signal);
     if (signal == SIGTSTP) ::raise(SIGSTOP);
+    if ((signal == SIGINT || signal == SIGTERM) && ++ends_ > 1) {
+      pressed_ = true;
+      deadline_ = Clock::now() + kSecondSignalTime;
+    }
   }
 
   void reap() {
@@ -206,6 +222,10 @@ class Ranks {
 
   // The others have had the time to notice.
   void press() {
+    spdlog::warn("launch: rank {} still runs; {}", fmt::join(running_ranks(), ", "),
+                 pressed_
+                     ? "killing it"
+                     : fmt::format("ending it, by SIGKILL in {} s", launch_.to_end.count() / 1000));
     signal_all(pressed_ ? SIGKILL : SIGTERM);
     pressed_ = true;
     deadline_ = Clock::now() + launch_.to_end;
@@ -217,6 +237,7 @@ class Ranks {
   std::vector<Rank> ranks_;
   LaunchEnd end_;
   bool any_stopped_ = false, pressed_ = false;
+  int ends_ = 0;                               // SIGINT and SIGTERM passed on
   std::optional<Clock::time_point> deadline_;  // once a rank has failed
 };
 

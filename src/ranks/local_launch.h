@@ -24,7 +24,7 @@ struct LocalLaunch {
   std::vector<std::string> arguments{};
   // After a rank has failed: time for the others to notice it, then after SIGTERM before SIGKILL.
   std::chrono::milliseconds to_notice = std::chrono::seconds(5);
-  std::chrono::milliseconds to_end = std::chrono::seconds(30);
+  std::chrono::milliseconds to_end = std::chrono::seconds(10);
 };
 
 // How the ranks ended: the exit code of the first that failed, 128 plus the number of the signal if

@@ -161,7 +161,9 @@ class Rendezvous::Host {
     if (!(words >> greeting >> guest.rank >> size >> run >> guest.address) || greeting != kGreeting)
       return;
     if (run != run_hash(options_.run_id)) {
-      spdlog::warn("port {}: rejected a rank of another run", options_.port);
+      if (!std::exchange(warned_, true))
+        spdlog::warn("port {}: rejected rank {} of another run, at {}", options_.port, guest.rank,
+                     guest.address);
       return answer(guest, "other-run\n");
     }
     const int64_t rank = guest.rank;
@@ -187,6 +189,7 @@ class Rendezvous::Host {
   Deadline deadline_;
   TcpSocket port_;
   std::vector<Visitor> guests_, strangers_;  // guests: by rank, once all have come
+  bool warned_ = false;                      // of a rank of another run
 };
 
 // --- other ranks ---------------------------------------------------------------------------------

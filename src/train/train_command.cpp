@@ -1,11 +1,13 @@
 #include "train/train_command.h"
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <optional>
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_parts.h"
@@ -20,6 +22,7 @@
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
+#include "core/io/hash.h"
 #include "core/json/json_parse.h"
 #include "core/text/counted.h"
 #include "device/backends.h"
@@ -175,6 +178,7 @@ class TrainingRun {
       require_something_to_resume(fs_, config(), command.resume);
       start_directory(fs_, config(), lock_);
     });
+    require_shared_directory();
     const std::optional<std::string> checkpoint =
         checkpoint_to_resume(fs_, config(), command.resume, ranks_);
     if (checkpoint) move_to_phase_of(*checkpoint);
@@ -249,13 +253,15 @@ class TrainingRun {
       *number = ranks_.gather_numbers(*number).front();
     return rows.step > 0 ? std::optional(rows) : std::nullopt;
   }
-  // Allocates memory and opens the data.
+  // Allocates memory and opens the data, in which no rank waits for another.
   void prepare() {
-    for (const ChosenRows& chosen : chosen_) {
-      require_rows(chosen.config.batch, ranks_.size());
-      require_memory(chosen, device_, ranks_, memory_);
-    }
-    trainer_.emplace(config(), device_, fs_, ranks_, phase_);
+    ranks_.together([&] {
+      for (const ChosenRows& chosen : chosen_) {
+        require_rows(chosen.config.batch, ranks_.size());
+        require_memory(chosen, device_, ranks_, memory_);
+      }
+      trainer_.emplace(config(), device_, fs_, ranks_, phase_);
+    });
     check_same_start(ranks_, config(), trainer_->training_data());
   }
   // Handles a newer checkpoint having looked usable.
@@ -302,6 +308,25 @@ class TrainingRun {
     ranks_.together([&] {
       if (ranks_.is_root()) work();
     });
+  }
+  // Ranks write their parts of a checkpoint into one directory.
+  void require_shared_directory() {
+    if (ranks_.is_single()) return;
+    const std::string path = run_directory(config()) + "/.shared_by_ranks";
+    std::string mark;
+    on_first([&] {
+      mark = hash_bytes(bytes_of(fmt::format(
+          "{} {}", ::getpid(), std::chrono::steady_clock::now().time_since_epoch().count())));
+      write_file_atomically(fs_, path, bytes_of(mark));
+    });
+    mark = ranks_.gather_texts(mark).front();
+    ranks_.together([&] {
+      if (!fs_.exists(path) || fs_.read_file(path) != mark)
+        throw error(
+            "{} is not the directory that rank 0 writes to: all ranks need one file system for it",
+            std::filesystem::absolute(run_directory(config())).string());
+    });
+    on_first([&] { fs_.remove_file(path); });
   }
   void write_report(const std::string& program) {
     const std::string report = json_text(report_json(config(), device_, ranks_, program), 2) + "\n";
@@ -356,9 +381,9 @@ TrainEnd run_train(const TrainCommand& command) {
   std::optional<ProfilingDevice> profiling;
   if (command.profile_steps) profiling.emplace(*device, profile.emplace());
   Device& measured = profiling ? *profiling : *device;
-  Communicator ranks = Communicator::connect(
-      environment, std::chrono::seconds(config.distributed.timeout_seconds), measured,
-      config.distributed.transport);
+  Communicator ranks =
+      Communicator::connect(environment, std::chrono::seconds(config.distributed.timeout_seconds),
+                            measured, config.distributed.transport);
   TrainingRun run(config, measured, ranks,
                   {.config = find_config(command.config), .sharing = sharing});
   TrainEnd end = TrainEnd::kComplete;

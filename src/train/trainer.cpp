@@ -7,6 +7,7 @@
 #include "config/run_config_json.h"
 #include "config/run_paths.h"
 #include "core/check.h"
+#include "ranks/relayed_error.h"
 #include "train/resume/phase_entry.h"
 #include "train/resume/resume_check.h"
 #include "train/step/same_on_all_ranks.h"
@@ -110,6 +111,8 @@ std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   const int64_t finished = state_.step;
   try {
     return step_.run(logger);
+  } catch (const RelayedError&) {
+    throw;
   } catch (const Error& failure) {
     throw error("{}; it came within step {}, where no state is whole{}: {}", failure.what(),
                 finished + 1, place_.ranks.is_single() ? "" : " on all ranks", what_is_saved(""));

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_paths.h"
 #include "support/find_processes.h"
+#include "support/free_port.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 
@@ -158,6 +159,49 @@ TEST_F(RanksProgram, LaunchRefusesBeforeItStartsRanks) {
   wrong({"--config", "none.json"}, 1, "none.json: no such config");
   wrong({"--confog", "none.json"}, 2, "--confog");
   wrong({"plan", "--config", "none.json"}, 2, "plan");
+}
+
+// What only ranks can find, all of them: said by the first.
+TEST_F(RanksProgram, LaunchSaysOnceWhatAllRanksFind) {
+  MPT_SKIP_WITHOUT_GLOO();
+  for (const std::string& wrong : {"data.train=none.bin", "distributed.gradient_reduce=bf16"}) {
+    const ProgramResult result = run_launched(
+        3,
+        arguments({wrong, "device.threads=1", "data.validation=none.bin", "eval.every_steps=1"}));
+    EXPECT_EQ(result.exit_code, 1);
+    const size_t first = result.err.find("none.bin");
+    EXPECT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("error: rank", result.err.find("error: rank") + 1), std::string::npos)
+        << result.err;
+  }
+}
+
+// As on machines without a common file system: refused before the first step.
+TEST_F(RanksProgram, RefusesADirectoryThatRanksDoNotShare) {
+  MPT_SKIP_WITHOUT_GLOO();
+  const std::string script = "mkdir -p \"$0/of_$RANK\" && cd \"$0/of_$RANK\" && exec \"$@\"";
+  std::vector<std::string> all{"-c", script, directory_.path(), program_to_test()};
+  const std::vector<std::string> given = arguments({"device.threads=1", "output_dir=runs"});
+  all.insert(all.end(), given.begin(), given.end());
+  const int port = free_port();
+  const auto start = [&](int rank) {
+    return std::async(std::launch::async, [&, rank] {
+      std::map<std::string, std::string> environment = ranks_environment();
+      environment.merge(
+          std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
+                                             {"WORLD_SIZE", "2"},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MPT_MASTER_PORT", std::to_string(port)}});
+      return run_program(all, {.env = environment, .program = "/bin/sh"});
+    });
+  };
+  auto first = start(0), second = start(1);
+  for (auto* one : {&first, &second}) {
+    const ProgramResult result = one->get();
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_TRUE(says(result, "of_1/runs/run is not the directory that rank 0 writes to"))
+        << result.err;
+  }
 }
 
 // A rank that a signal ends: the code is 128 + its number, the others end, and say which it was.
