@@ -179,7 +179,9 @@ TEST_P(ProcessFailures, StopAllRanksInBoundedTime) {
   });
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
-  if (failure.exit_code != 0) EXPECT_EQ(result.exit_code, failure.exit_code);
+  if (failure.exit_code != 0) {
+    EXPECT_EQ(result.exit_code, failure.exit_code);
+  }
   EXPECT_LT(seconds, 20);  // the ranks' timeout is 1.5 s
   EXPECT_NE(result.err.find(failure.message), std::string::npos) << result.err;
 }

@@ -164,7 +164,7 @@ TEST_F(RanksProgram, LaunchRefusesBeforeItStartsRanks) {
 // What only ranks can find, all of them: said by the first.
 TEST_F(RanksProgram, LaunchSaysOnceWhatAllRanksFind) {
   MPT_SKIP_WITHOUT_GLOO();
-  for (const std::string& wrong : {"data.train=none.bin", "distributed.gradient_reduce=bf16"}) {
+  for (const char* wrong : {"data.train=none.bin", "distributed.gradient_reduce=bf16"}) {
     const ProgramResult result = run_launched(
         3,
         arguments({wrong, "device.threads=1", "data.validation=none.bin", "eval.every_steps=1"}));
