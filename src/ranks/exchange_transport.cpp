@@ -25,33 +25,39 @@ void ExchangeTransport::for_others(const F& f) const {
   for (int64_t step = 1; step < size(); ++step) f((rank() + step) % size());
 }
 
+template <class Incoming, class Outgoing>
+void ExchangeTransport::run_with_others(const char* name, const Incoming& incoming,
+                                        const Outgoing& outgoing) {
+  run(name, [&](Exchange& exchange) {
+    for_others([&](int64_t of) { exchange.receive(incoming(of), of); });
+    for_others([&](int64_t of) { exchange.send(outgoing(of), of); });
+  });
+}
+
 void ExchangeTransport::reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) {
   check_reduce_scatter(*this, parts, sum);
   const std::vector<Tensor> given = staged_copies(parts[size_t(rank())]);
-  run("reduce_scatter_sum", [&](Exchange& exchange) {
-    for_others([&](int64_t of) { exchange.receive(writable_bytes_of(given[size_t(of)]), of); });
-    for_others([&](int64_t of) { exchange.send(bytes_of(parts[size_t(of)]), of); });
-  });
+  run_with_others(
+      "reduce_scatter_sum", [&](int64_t of) { return writable_bytes_of(given[size_t(of)]); },
+      [&](int64_t of) { return bytes_of(parts[size_t(of)]); });
   sum_in_rank_order(given, sum);
   sent_ += sent_by_reduce_scatter(*this, parts);
 }
 
 void ExchangeTransport::all_gather(std::span<const Tensor> parts) {
   check_all_gather(*this, parts);
-  run("all_gather", [&](Exchange& exchange) {
-    for_others([&](int64_t of) { exchange.receive(writable_bytes_of(parts[size_t(of)]), of); });
-    for_others([&](int64_t of) { exchange.send(bytes_of(parts[size_t(rank())]), of); });
-  });
+  run_with_others(
+      "all_gather", [&](int64_t of) { return writable_bytes_of(parts[size_t(of)]); },
+      [&](int64_t) { return bytes_of(parts[size_t(rank())]); });
   sent_ += sent_by_all_gather(*this, parts);
 }
 
 void ExchangeTransport::all_reduce_max(const Tensor& values) {
   check_all_reduce_max(values);
   const std::vector<Tensor> given = staged_copies(values);
-  run("all_reduce_max", [&](Exchange& exchange) {
-    for_others([&](int64_t of) { exchange.receive(writable_bytes_of(given[size_t(of)]), of); });
-    for_others([&](int64_t of) { exchange.send(bytes_of(values), of); });
-  });
+  run_with_others(
+      "all_reduce_max", [&](int64_t of) { return writable_bytes_of(given[size_t(of)]); },
+      [&](int64_t) { return bytes_of(values); });
   std::vector<const float*> of_ranks;
   for (const Tensor& of_rank : given) of_ranks.push_back(of_rank.as<float>());
   max_over_ranks(of_ranks, {values.as<float>(), size_t(values.elements())});
@@ -63,10 +69,7 @@ void ExchangeTransport::gather_host(std::span<const std::byte> mine, std::span<s
   const auto of_rank = [&](int64_t of) {
     return all.subspan(size_t(of) * mine.size(), mine.size());
   };
-  run("gather_host", [&](Exchange& exchange) {
-    for_others([&](int64_t of) { exchange.receive(of_rank(of), of); });
-    for_others([&](int64_t of) { exchange.send(mine, of); });
-  });
+  run_with_others("gather_host", of_rank, [&](int64_t) { return mine; });
   if (!mine.empty()) std::memmove(of_rank(rank()).data(), mine.data(), mine.size());
 }
 

@@ -6,6 +6,7 @@
 // the others forever.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -79,6 +80,9 @@ class ExchangeTransport : public Transport {
   static const char* name_of(Meeting meeting);
   void meet(Meeting meeting);
   void run(const char* name, const std::function<void(Exchange&)>& post);
+  // Receives incoming(rank) from, and sends outgoing(rank) to, every other rank.
+  template <class Incoming, class Outgoing>
+  void run_with_others(const char* name, const Incoming& incoming, const Outgoing& outgoing);
   std::vector<Tensor> staged_copies(const Tensor& own);
   template <class F>
   void for_others(const F& f) const;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -67,6 +68,23 @@ bool bind_to(const TcpSocket& socket, int family, int port) {
   any.sin6_family = AF_INET6;
   any.sin6_port = htons(static_cast<uint16_t>(port));
   return ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+}
+
+struct LocalEnd {
+  std::string address;  // numeric
+  int port;
+};
+LocalEnd local_end(int descriptor) {
+  sockaddr_storage end{};
+  socklen_t length = sizeof end;
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  auto* const address = reinterpret_cast<sockaddr*>(&end);
+  if (::getsockname(descriptor, address, &length) != 0 ||
+      ::getnameinfo(address, length, host.data(), host.size(), port.data(), port.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    throw error("a socket has no local address: {}", std::strerror(errno));
+  return {host.data(), std::atoi(port.data())};
 }
 
 }  // namespace
@@ -146,27 +164,12 @@ std::optional<std::string> TcpSocket::receive(size_t bytes, Deadline deadline) c
 }
 
 std::string TcpSocket::local_address() const {
-  sockaddr_storage end{};
-  socklen_t length = sizeof end;
-  std::array<char, NI_MAXHOST> text{};
-  auto* const address = reinterpret_cast<sockaddr*>(&end);
-  if (::getsockname(descriptor_, address, &length) != 0 ||
-      ::getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
-    throw error("a connection has no local address: {}", std::strerror(errno));
-  const std::string numeric = text.data();
+  const std::string numeric = local_end(descriptor_).address;
   constexpr std::string_view kMapped = "::ffff:";  // IPv4 on an IPv6 socket
   return numeric.starts_with(kMapped) ? numeric.substr(kMapped.size()) : numeric;
 }
 
-int free_port() {
-  const TcpSocket socket = TcpSocket::listening(0);
-  sockaddr_storage end{};
-  socklen_t length = sizeof end;
-  if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&end), &length) != 0)
-    throw error("no free port: {}", std::strerror(errno));
-  return ntohs(end.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&end)->sin6_port
-                                         : reinterpret_cast<sockaddr_in*>(&end)->sin_port);
-}
+int free_port() { return local_end(TcpSocket::listening(0).descriptor()).port; }
 
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
