@@ -14,13 +14,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/io/child_environment.h"
+#include "device/processors.h"
 #include "ranks/tcp_socket.h"
 
 namespace mpt {
@@ -77,12 +78,6 @@ std::optional<int> wait_for_signal(std::optional<Clock::time_point> deadline) {
   }
 }
 
-// That this process may use.
-int64_t cores() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 struct Rank {
   int64_t rank;
   pid_t process;
@@ -129,7 +124,7 @@ class Ranks {
     const int64_t rank = launch_.node * launch_.ranks + local;
     std::vector<std::string> texts = environment_of(local, port, id), words = launch_.arguments;
     words.insert(words.begin(), launch_.program);
-    const std::vector<char*> environment = pointers(texts), arguments = pointers(words);
+    const std::vector<char*> environment = pointers_to(texts), arguments = pointers_to(words);
     const pid_t launcher = ::getpid(), group = ranks_.empty() ? 0 : ranks_.front().process;
     const pid_t child = ::fork();
     if (child < 0) {
@@ -155,31 +150,18 @@ class Ranks {
 
   [[nodiscard]] std::vector<std::string> environment_of(int64_t local, int port,
                                                         const std::string& id) const {
-    std::map<std::string, std::string> all;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string_view text = *entry;
-      const size_t name = text.find('=');
-      if (name != text.npos) all.emplace(text.substr(0, name), text.substr(name + 1));
-    }
-    all.try_emplace("OMP_NUM_THREADS",
-                    std::to_string(std::max<int64_t>(1, cores() / launch_.ranks)));
-    all.erase("MASTER_PORT");
-    all["RANK"] = std::to_string(launch_.node * launch_.ranks + local);
-    all["WORLD_SIZE"] = std::to_string(launch_.nodes * launch_.ranks);
-    all["LOCAL_RANK"] = std::to_string(local);
-    all["LOCAL_WORLD_SIZE"] = std::to_string(launch_.ranks);
-    all["MASTER_ADDR"] = launch_.nodes > 1 ? launch_.master_address : "127.0.0.1";
-    all["MPT_MASTER_PORT"] = std::to_string(port);
-    all["MPT_LAUNCH_ID"] = id;
-    std::vector<std::string> entries;
-    for (const auto& [name, value] : all) entries.push_back(fmt::format("{}={}", name, value));
-    return entries;
-  }
-  static std::vector<char*> pointers(std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    for (std::string& text : texts) all.push_back(text.data());
-    all.push_back(nullptr);
-    return all;
+    std::map<std::string, std::string> ours{
+        {"RANK", std::to_string(launch_.node * launch_.ranks + local)},
+        {"WORLD_SIZE", std::to_string(launch_.nodes * launch_.ranks)},
+        {"LOCAL_RANK", std::to_string(local)},
+        {"LOCAL_WORLD_SIZE", std::to_string(launch_.ranks)},
+        {"MASTER_ADDR", launch_.nodes > 1 ? launch_.master_address : "127.0.0.1"},
+        {"MPT_MASTER_PORT", std::to_string(port)},
+        {"MPT_LAUNCH_ID", id}};
+    if (std::getenv("OMP_NUM_THREADS") == nullptr)
+      ours["OMP_NUM_THREADS"] =
+          std::to_string(std::max<int64_t>(1, available_processors() / launch_.ranks));
+    return environment_with(ours, std::array<std::string_view, 1>{"MASTER_PORT"});
   }
 
   void signal_all(int signal) const {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/io/child_environment.h"
 #include "core/progress.h"
 #include "core/text/units.h"
 
@@ -21,30 +22,9 @@ namespace {
 
 constexpr const char* kKey = "checkpoint.on_commit";
 
-// Environment with these variables set.
-class Environment {
- public:
-  explicit Environment(const std::vector<std::pair<std::string, std::string>>& own) {
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string text = *entry;
-      bool is_own = false;
-      for (const auto& [name, value] : own) is_own |= text.starts_with(name + "=");
-      if (!is_own) texts_.push_back(text);
-    }
-    for (const auto& [name, value] : own) texts_.push_back(name + "=" + value);
-    for (std::string& text : texts_) pointers_.push_back(text.data());
-    pointers_.push_back(nullptr);
-  }
-  [[nodiscard]] char* const* get() const { return pointers_.data(); }
-
- private:
-  std::vector<std::string> texts_;
-  std::vector<char*> pointers_;
-};
-
 // Returns an errno, 0 if the shell has started.
-int spawn_shell(const std::string& command, const Environment& environment, const std::string& log,
-                pid_t& process) {
+int spawn_shell(const std::string& command, std::vector<std::string> environment,
+                const std::string& log, pid_t& process) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
@@ -65,8 +45,8 @@ int spawn_shell(const std::string& command, const Environment& environment, cons
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::string shell = "/bin/sh", option = "-c", text = command;
   char* const arguments[] = {shell.data(), option.data(), text.data(), nullptr};
-  const int problem =
-      posix_spawn(&process, shell.c_str(), &files, &attributes, arguments, environment.get());
+  const int problem = posix_spawn(&process, shell.c_str(), &files, &attributes, arguments,
+                                  pointers_to(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   return problem;
@@ -96,8 +76,9 @@ void AfterSaveCommand::committed(int64_t step, const std::string& checkpoint) {
 }
 
 void AfterSaveCommand::start(Checkpoint checkpoint) {
-  const Environment environment({{"MPRETRAIN_CHECKPOINT", checkpoint.path},
-                                 {"MPRETRAIN_STEP", std::to_string(checkpoint.step)}});
+  const std::vector<std::string> environment =
+      environment_with({{"MPRETRAIN_CHECKPOINT", checkpoint.path},
+                        {"MPRETRAIN_STEP", std::to_string(checkpoint.step)}});
   running_ = std::move(checkpoint);
   begun_ = std::chrono::steady_clock::now();
   ++started_;

@@ -22,7 +22,6 @@
 #include "core/check.h"
 #include "core/io/directory_lock.h"
 #include "core/io/file_system.h"
-#include "core/io/hash.h"
 #include "core/json/json_parse.h"
 #include "core/text/counted.h"
 #include "device/backends.h"
@@ -315,8 +314,8 @@ class TrainingRun {
     const std::string path = run_directory(config()) + "/.shared_by_ranks";
     std::string mark;
     on_first([&] {
-      mark = hash_bytes(bytes_of(fmt::format(
-          "{} {}", ::getpid(), std::chrono::steady_clock::now().time_since_epoch().count())));
+      mark = fmt::format("{} {}", ::getpid(),
+                         std::chrono::steady_clock::now().time_since_epoch().count());
       write_file_atomically(fs_, path, bytes_of(mark));
     });
     mark = ranks_.gather_texts(mark).front();

@@ -9,8 +9,8 @@
 #include "core/bf16.h"
 #include "cuda/device_fixture.h"
 #include "ranks/cuda/nccl_transport.h"
+#include "ranks/tcp_socket.h"
 #include "support/expect_error.h"
-#include "support/free_port.h"
 #ifdef MPT_FAKE_CUDA
 #include "support/fake_cuda/fake_nccl.h"
 #endif
@@ -193,7 +193,7 @@ class Nccl : public test::GpuTest {
   }
   // Each in a thread: they wait for each other over TCP.
   void begin() {
-    const int port = test::free_port();  // these tests may run in parallel
+    const int port = free_port();  // these tests may run in parallel
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([this, rank, port] {

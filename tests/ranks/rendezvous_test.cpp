@@ -14,7 +14,6 @@
 #include "ranks/tcp_socket.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
-#include "support/free_port.h"
 
 namespace mpt {
 namespace {
@@ -62,7 +61,7 @@ class RendezvousTest : public testing::Test {
     return text.find(part) != std::string::npos;
   }
 
-  int port_ = test::free_port();
+  int port_ = free_port();
 };
 
 TEST_F(RendezvousTest, GivesEveryoneTheBytesOfEachRank) {

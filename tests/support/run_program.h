@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/io/child_environment.h"
 
 namespace mpt::test {
 
@@ -68,24 +69,6 @@ struct Pipe {
   if (cwd.empty() || ::chdir(cwd.c_str()) == 0)
     ::execve(arguments[0], arguments.data(), environment.data());
   ::_exit(127);
-}
-
-inline std::vector<std::string> environment_with(
-    const std::map<std::string, std::string>& changes) {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (!changes.contains(text.substr(0, text.find('=')))) all.push_back(text);
-  }
-  for (const auto& [name, value] : changes) all.push_back(name + "=" + value);
-  return all;
-}
-
-inline std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 // Reads both pipes until they are closed; false on timeout.

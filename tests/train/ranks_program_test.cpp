@@ -12,8 +12,8 @@
 
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_paths.h"
+#include "ranks/tcp_socket.h"
 #include "support/find_processes.h"
-#include "support/free_port.h"
 #include "support/ranks_run.h"
 #include "support/temp_directory.h"
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <omp.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "device/backends.h"
 #include "device/cpu/available_memory.h"
 #include "device/cpu/cpu_kernels.h"
+#include "device/processors.h"
 
 namespace mpt {
 namespace {
@@ -83,12 +83,6 @@ std::string processor_name() {
     if (line.starts_with("model name"))
       return line.substr(std::min(line.find(':') + 2, line.size()));
   return "unknown processor";
-}
-
-int available_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 // OMP_NUM_THREADS if set ("4", or "4,2" for nested loops), else one thread per processor.
